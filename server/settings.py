@@ -1,0 +1,73 @@
+"""Every setting of the server, in one value that is built at the composition root.
+
+A setting comes from the command line, else from the environment (``ROWWISE_`` and its name in capitals), else
+from its default here. Nobody else reads the environment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import field_validator
+
+__all__ = ["Settings"]
+
+_MIB = 2**20
+
+
+class Settings(BaseSettings):
+    """Settings of one server process. Each says its meaning, unit and trade-off."""
+
+    model_config = SettingsConfigDict(env_prefix="ROWWISE_", frozen=True, extra="forbid")
+
+    #: Address to listen on. Loopback by default: other machines can't reach it until you say so.
+    host: str = "127.0.0.1"
+    #: HTTP port; 0 takes a free one and prints it.
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8000
+    #: gRPC port; 0 turns gRPC off.
+    grpc_port: Annotated[int, Field(ge=0, le=65_535)] = 0
+    #: Directory of the model store. Created if missing.
+    store: Path = Path("rowwise-store")
+    #: Token that management needs. Without one, management answers loopback peers only.
+    token: SecretStr | None = None
+    #: True: prediction needs the token too.
+    protect_predict: bool = False
+    #: Models to register at start if the store lacks them: NAME=MODULE:FUNCTION.
+    models: Annotated[tuple[str, ...], NoDecode] = ()
+    #: Packages whose functions may be registered by import path. Importing runs code of that package in the builder.
+    import_packages: Annotated[tuple[str, ...], NoDecode] = ()
+
+    #: Largest request body, bytes. Larger: 413 before it is read.
+    max_body_bytes: Annotated[int, Field(ge=1)] = 64 * _MIB
+    #: Largest uploaded archive, bytes.
+    max_archive_bytes: Annotated[int, Field(ge=1)] = 2048 * _MIB
+    #: Most examples in one request.
+    max_instances: Annotated[int, Field(ge=1)] = 10_000
+    #: Most rows waiting for one model. More: 429. Longer queues only add waiting when the model is the limit.
+    queue_rows: Annotated[int, Field(ge=1)] = 4_096
+    #: Deadline of a request that names none, milliseconds.
+    default_timeout_ms: Annotated[int, Field(ge=1)] = 30_000
+    #: Upper bound on the rows of a batch, whatever was compiled; None has no bound. 1 turns batching off.
+    batch_limit: Annotated[int, Field(ge=1)] | None = None
+    #: Seconds that running and queued requests have to finish after SIGTERM.
+    grace_s: Annotated[float, Field(ge=0)] = 30.0
+
+    #: Wall-clock limit of one build, seconds.
+    build_timeout_s: Annotated[float, Field(gt=0)] = 600.0
+    #: Memory limit of one build (resident), bytes.
+    build_memory_bytes: Annotated[int, Field(ge=64 * _MIB)] = 8192 * _MIB
+    #: Builds that run at once; more wait their turn.
+    concurrent_builds: Annotated[int, Field(ge=1)] = 1
+
+    #: Lowest level that is logged: debug, info, warning, error.
+    log_level: str = "info"
+    #: True: one log line for each request.
+    access_log: bool = False
+
+    @field_validator("models", "import_packages", mode="before")
+    @classmethod
+    def _comma_separated(cls, value: object) -> object:
+        return tuple(part for part in value.split(",") if part) if isinstance(value, str) else value

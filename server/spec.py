@@ -1,0 +1,80 @@
+"""What a registration asks for: the ``spec`` part of ``PUT /v1/models/{m}``, checked as it comes in."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+__all__ = ["MODEL_NAME", "InputSpec", "ModelSpec"]
+
+#: A model's name is a path segment, a directory and a metric label: letters, digits, ``_``, ``-`` and ``.``,
+#: not starting with a dot, at most 100 characters.
+MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+_Rows = Annotated[int, Field(ge=1, le=65_536)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class InputSpec(_Strict):
+    """One input of the per-example function. ``None`` in ``shape`` is a variable dimension."""
+
+    dtype: str
+    shape: tuple[Annotated[int, Field(ge=0, le=2**31 - 1)] | None, ...]
+    #: Longest length of the variable dimension.
+    max: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    #: Name of the scalar input that is told the true length. It is not sent by callers.
+    length_input: str | None = None
+    #: Padded lengths to compile; None lets the builder choose.
+    lengths: tuple[Annotated[int, Field(ge=1)], ...] | None = None
+
+    @model_validator(mode="after")
+    def _variable_dimension_is_declared(self) -> InputSpec:
+        variable = sum(dim is None for dim in self.shape)
+        if variable > 1:
+            raise ValueError(f"shape {list(self.shape)} has {variable} variable dimensions: one at most")
+        if variable and self.max is None:
+            raise ValueError(f"shape {list(self.shape)} has a variable dimension: say its largest size as 'max'")
+        if not variable and (self.max is not None or self.length_input is not None or self.lengths is not None):
+            raise ValueError(
+                f"'max', 'length_input' and 'lengths' go with a variable dimension (null), shape is {list(self.shape)}"
+            )
+        return self
+
+
+class ModelSpec(_Strict):
+    """A registration's options. Every field has a default; an archive of a typed function needs none."""
+
+    #: Inputs by name; None takes them from the uploaded signature.
+    inputs: dict[str, InputSpec] | None = None
+    #: Signature of the uploaded SavedModel that holds the per-example function.
+    signature: str = "serving_default"
+    #: Batch sizes to compile: "auto" measures powers of two up to ``max_batch`` and stops where they stop paying.
+    buckets: Literal["auto"] | tuple[_Rows, ...] = "auto"
+    max_batch: _Rows = 64
+    #: Op types that may run once per row.
+    allow_looped: tuple[str, ...] = ()
+    #: Most rows waiting for this model before requests are refused; None takes the server's setting.
+    queue: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    #: Deadline of a request that names none, in milliseconds; None takes the server's setting.
+    default_timeout_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None
+    #: Absolute and relative tolerance of the parity check; None takes the dtype's own.
+    tolerance: Annotated[float, Field(gt=0, lt=1)] | None = None
+    #: Probe inputs: examples whose answers are checked besides random and edge ones.
+    examples: tuple[dict[str, Any], ...] = Field(default=(), max_length=1_000)
+    labels: dict[str, str] = Field(default_factory=dict, max_length=64)
+
+    @field_validator("buckets")
+    @classmethod
+    def _buckets_ascend(cls, value: Any) -> Any:
+        return value if value == "auto" else tuple(sorted(set(value)))
+
+    @model_validator(mode="after")
+    def _buckets_exist(self) -> ModelSpec:
+        if self.buckets == ():
+            raise ValueError("'buckets' is empty: name at least one batch size, or leave it out")
+        return self
