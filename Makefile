@@ -1,0 +1,83 @@
+# Every target sets up what it needs: a virtual environment in .venv with the exact packages of
+# requirements/dev.lock. It is reused until pyproject.toml or the lock changes.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/set-up-$(shell cat pyproject.toml requirements/dev.lock | cksum | tr ' ' '-')
+
+# Further arguments, for example: make test ARGS="-k planner"
+ARGS ?=
+
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test serve load bench bench-gpu check lint types rules docs dockerfile compose docker-steps \
+        format lock clean
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make .venv with the locked packages (once; the other targets do it themselves)
+
+$(STAMP):
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else \
+		f"Rowwise needs Python 3.11, {sys.executable} is {sys.version.split()[0]}: make PYTHON=/path/to/python3.11 ...")'
+	@echo "Setting up $(VENV): about two minutes, once."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@rm -f $(VENV)/set-up-* && touch $@
+
+demo: setup ## Start the real server, register the digits model, send it 1,797 real digits, compare with both baselines
+	@$(BIN)/python -m loadtests.demo $(ARGS)
+
+test: setup ## Run all tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+serve: setup ## Serve the digits model on http://127.0.0.1:8000 until Ctrl-C
+	@$(BIN)/rowwise serve --model digits=models.digits:predict $(ARGS)
+
+load: setup ## Compare Rowwise with both baselines at 1, 8, 32 and 128 callers; writes a table and a picture
+	@$(BIN)/python -m loadtests.compare $(ARGS)
+
+bench: setup ## Measure the vectorizer and the batching core
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-gpu: setup ## The same on the GPUs that TensorFlow lists; says so if there are none
+	@$(BIN)/python -m benchmarks --device gpu $(ARGS)
+
+check: lint types rules docs dockerfile compose ## All that is checked besides tests
+
+lint: setup ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: setup ## mypy, strict
+	@$(BIN)/mypy
+
+rules: setup ## Who may import whom
+	@$(BIN)/python -m pytest --quiet tests/test_import_rules.py
+
+docs: setup ## Build the manual into docs/_build/html; a warning is an error
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+dockerfile: setup ## hadolint
+	@$(BIN)/hadolint Dockerfile
+
+compose: setup ## docker-compose.yml against the Compose schema
+	@$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+
+docker-steps: setup ## Run the image's steps in a clean directory, without a container engine
+	@scripts/run-image-steps.sh
+
+format: setup ## Format and fix what ruff can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+lock: setup ## Resolve pyproject.toml's ranges into requirements/*.lock again (ARGS=--upgrade for newer releases)
+	@scripts/lock.sh $(ARGS)
+
+clean: ## Remove .venv and everything that was built or measured
+	rm -rf $(VENV) build dist docs/_build reports .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Resolves pyproject.toml's ranges into exact releases with hashes, one file for each place they are installed in.
+#
+# It reads no configuration of the machine it runs on, and the files name no index: the same ranges and the same
+# published releases give the same locks everywhere.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+unset "${!UV_@}" "${!PIP_@}"
+
+lock() {
+  local name=$1
+  shift
+  .venv/bin/uv pip compile --no-config --quiet --python-version 3.11 --python-platform linux --generate-hashes --no-annotate \
+    --no-header --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+    --output-file "requirements/$name.lock" "$@"
+  echo "requirements/$name.lock: $(grep -c '==' "requirements/$name.lock") packages"
+}
+
+lock build requirements/build.in "$@"
+lock image pyproject.toml --extra models "$@"
+lock image-gpu pyproject.toml --extra models --extra gpu "$@"
+lock dev pyproject.toml --extra dev --extra docs --extra loadtest "$@"
+
+if grep -nE '://|--(extra-)?index-url|--find-links' requirements/*.lock; then
+  echo "error: a lock names where packages came from" >&2
+  exit 1
+fi
