@@ -1,0 +1,37 @@
+"""The durable model store: versions, activation, recovery."""
+
+from __future__ import annotations
+
+from server.store.durable import Disk, FaultHook
+from server.store.errors import (
+    Conflict,
+    InvalidName,
+    ModelNotFound,
+    ModelNotReady,
+    NotAStore,
+    StoreDamaged,
+    StoreError,
+    StoreLocked,
+    StoreUnwritable,
+    VersionNotFound,
+)
+from server.store.records import State, VersionRecord
+from server.store.store import Store
+
+__all__ = [
+    "Conflict",
+    "Disk",
+    "FaultHook",
+    "InvalidName",
+    "ModelNotFound",
+    "ModelNotReady",
+    "NotAStore",
+    "State",
+    "Store",
+    "StoreDamaged",
+    "StoreError",
+    "StoreLocked",
+    "StoreUnwritable",
+    "VersionNotFound",
+    "VersionRecord",
+]

@@ -1,0 +1,110 @@
+"""What the model store refuses, and what it finds broken.
+
+::
+
+    RowwiseError
+    └── StoreError
+        ├── InvalidName       the model's name could not be a directory, a path segment and a label
+        ├── ModelNotFound     no version of that model
+        ├── VersionNotFound   the model exists, that version doesn't
+        ├── ModelNotReady     it exists and can't be asked yet (building, loading) or any more (failed)
+        ├── Conflict          the version's state forbids it
+        ├── NotAStore         the directory holds something else
+        ├── StoreLocked       another process has the store open
+        ├── StoreUnwritable   the disk refused: full, read-only, no permission
+        └── StoreDamaged      what is on disk isn't what was written
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from server.errors import RowwiseError
+
+__all__ = [
+    "Conflict",
+    "InvalidName",
+    "ModelNotFound",
+    "ModelNotReady",
+    "NotAStore",
+    "StoreDamaged",
+    "StoreError",
+    "StoreLocked",
+    "StoreUnwritable",
+    "VersionNotFound",
+]
+
+
+class StoreError(RowwiseError):
+    """Anything that the model store raises on purpose."""
+
+
+class InvalidName(StoreError):
+    """The model's name is not one that may be used."""
+
+    def __init__(self, name: str) -> None:
+        shown = name if len(name) <= 120 else name[:117] + "..."
+        super().__init__(
+            f"model name {shown!r} is not allowed: use 1 to 100 letters, digits, '_', '-' and '.', not starting "
+            "with '-' or '.'"
+        )
+        self.name = name
+
+
+class ModelNotFound(StoreError):
+    """There is no version of that model."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(f"model {model!r} is unknown: register it first")
+        self.model = model
+
+
+class VersionNotFound(StoreError):
+    """The model is known, that version of it is not."""
+
+    def __init__(self, model: str, version: int) -> None:
+        super().__init__(f"model {model!r} has no version {version}")
+        self.model = model
+        self.version = version
+
+
+class ModelNotReady(StoreError):
+    """The model, or one version of it, can't answer now. ``reason`` says why and completes the sentence."""
+
+    def __init__(self, model: str, version: int | None, reason: str) -> None:
+        which = f"model {model!r}" if version is None else f"version {version} of model {model!r}"
+        super().__init__(f"{which} is not ready: {reason}")
+        self.model = model
+        self.version = version
+        self.reason = reason
+
+
+class Conflict(StoreError):
+    """The state of a version forbids what was asked for."""
+
+
+class NotAStore(StoreError):
+    """The directory is in use for something else, or for a store of another format."""
+
+
+class StoreLocked(StoreError):
+    """Another process has the store open. ``pid`` is 0 where the lock doesn't tell."""
+
+    def __init__(self, root: Path, pid: int) -> None:
+        holder = f"process {pid}" if pid else "another process"
+        super().__init__(f"store {str(root)!r} is in use by {holder}: stop it, or give this server another --store")
+        self.root = root
+        self.pid = pid
+
+
+class StoreUnwritable(StoreError):
+    """The disk refused a write. A reopened store shows the state before or after the call that says so."""
+
+
+class StoreDamaged(StoreError):
+    """What is on disk is not what was written."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{str(path)!r} is damaged: {reason}")
+        self.path = path
+        self.reason = reason

@@ -1,0 +1,195 @@
+"""What a store holds when it is opened, whatever ended the process before.
+
+Nothing here raises over one damaged entry: that version is FAILED with the reason, and the others are served.
+
+1. An entry that wasn't renamed into place, a version in the trash and an upload are leftovers: removed.
+2. A BUILDING version with an ``artifact/`` was committed, for its rename is the commit: it becomes BUILT.
+3. A BUILDING version without one has lost its builder: it becomes FAILED.
+4. A BUILT version whose artifact is gone, and a version whose record can't be read, are FAILED in memory only:
+   the disk keeps the evidence.
+5. Versions up to ``deleted`` in ``numbers.json`` were deleted with their model: removed.
+6. What the store didn't make is reported and left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from server.artifact import MANIFEST_FILE
+from server.spec import MODEL_NAME
+from server.store.durable import Disk, is_unfinished, read_json
+from server.store.errors import StoreDamaged, StoreUnwritable
+from server.store.layout import Layout, VersionLayout, version_number
+from server.store.records import DURABLE_STATES, State, VersionRecord
+
+__all__ = ["ModelIndex", "Recovered", "recover"]
+
+STOPPED_WHILE_BUILDING = "the server stopped while it was being built: register it again"
+
+
+@dataclass(slots=True)
+class ModelIndex:
+    """What the store knows of one model, in memory. Only the store writes to it, after the disk has it."""
+
+    #: By version number; ``active`` in the records is not kept, see below.
+    versions: dict[int, VersionRecord] = field(default_factory=dict)
+    #: The version that answers: always a BUILT one of ``versions``, or None.
+    active: int | None = None
+    #: The highest number ever given out: at least that of every version here.
+    last: int = 0
+    #: Versions up to this one were deleted with the model: below every version here.
+    deleted: int = 0
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A store's contents, and a sentence for each thing that was found broken."""
+
+    models: dict[str, ModelIndex] = field(default_factory=dict)
+    damage: list[str] = field(default_factory=list)
+
+
+def recover(layout: Layout, disk: Disk) -> Recovered:
+    """Read the store and finish or undo what was under way. The lock must be held.
+
+    Errors: StoreUnwritable if the directories can't be made or listed.
+    """
+    for directory in (layout.uploads, layout.trash, layout.models):
+        disk.make_directory(directory)
+    for directory in (layout.uploads, layout.trash):
+        for entry in _entries(directory):
+            disk.discard(entry)
+    recovered = Recovered()
+    for entry in _entries(layout.models):
+        if entry.is_dir() and not entry.is_symlink() and MODEL_NAME.fullmatch(entry.name):
+            recovered.models[entry.name] = _recover_model(layout, disk, entry.name, recovered.damage)
+        else:
+            recovered.damage.append(f"{str(entry)!r} is not a model's directory: left alone")
+    return recovered
+
+
+def _recover_model(layout: Layout, disk: Disk, name: str, damage: list[str]) -> ModelIndex:
+    index = ModelIndex()
+    try:
+        numbers = read_json(layout.numbers(name))
+        index.last, index.deleted = _number(layout.numbers(name), numbers, "last"), int(numbers.get("deleted", 0))
+    except FileNotFoundError:
+        pass
+    except (StoreDamaged, TypeError, ValueError) as error:
+        damage.append(f"{error}: the numbers of deleted versions of model {name!r} may come again")
+    state_files = (layout.numbers(name), layout.active(name))
+    for entry in _entries(layout.model(name)):
+        number = version_number(entry.name)
+        if is_unfinished(entry):
+            disk.discard(entry)
+        elif number is not None and entry.is_dir() and not entry.is_symlink():
+            if number <= index.deleted:
+                disk.discard(entry)
+                continue
+            index.versions[number] = _recover_version(VersionLayout(entry), disk, name, number, damage)
+            index.last = max(index.last, number)
+        elif entry not in state_files:
+            damage.append(f"{str(entry)!r} is not a version's directory: left alone")
+    index.versions = dict(sorted(index.versions.items()))
+    index.active = _recover_active(layout, name, index, damage)
+    return index
+
+
+def _recover_version(version: VersionLayout, disk: Disk, name: str, number: int, damage: list[str]) -> VersionRecord:
+    try:
+        record = record_from_json(name, number, version.record)
+    except (FileNotFoundError, StoreDamaged) as error:
+        reason = str(error) if isinstance(error, StoreDamaged) else str(StoreDamaged(version.record, "it is missing"))
+        damage.append(reason)
+        return VersionRecord(
+            model=name, version=number, state=State.FAILED, reason=reason, created_at=_modified_at(version.path)
+        )
+    committed = (version.artifact / MANIFEST_FILE).is_file()
+    if record.state is State.BUILDING:
+        record = (
+            replace(record, state=State.BUILT)
+            if committed
+            else replace(record, state=State.FAILED, reason=STOPPED_WHILE_BUILDING)
+        )
+        try:
+            disk.write_json(version.record, record_to_json(record))
+        except StoreUnwritable as error:
+            damage.append(str(error))
+    elif record.state is State.BUILT and not committed:
+        reason = str(StoreDamaged(version.artifact, f"it has no {MANIFEST_FILE}; register the model again"))
+        damage.append(reason)
+        return replace(record, state=State.FAILED, reason=reason)
+    leftovers = [version.source, version.staging]
+    if record.state is State.FAILED:
+        leftovers.append(version.artifact)
+    for leftover in (*leftovers, *(entry for entry in _entries(version.path) if is_unfinished(entry))):
+        if leftover.exists() or leftover.is_symlink():
+            disk.discard(leftover)
+    return record
+
+
+def _recover_active(layout: Layout, name: str, index: ModelIndex, damage: list[str]) -> int | None:
+    path = layout.active(name)
+    try:
+        active = _number(path, read_json(path), "version")
+    except FileNotFoundError:
+        return None
+    except StoreDamaged as error:
+        damage.append(f"{error}; no version of model {name!r} is active: activate one")
+        return None
+    if active <= index.deleted:
+        return None
+    record = index.versions.get(active)
+    if record is None or record.state is not State.BUILT:
+        why = "is missing" if record is None else f"is {record.state}: {record.reason}"
+        damage.append(f"the active version {active} of model {name!r} {why}; activate another one")
+        return None
+    return active
+
+
+def record_to_json(record: VersionRecord) -> dict[str, Any]:
+    """Return what ``record.json`` holds. Errors: ValueError for a state that the disk doesn't know."""
+    if record.state not in DURABLE_STATES:
+        raise ValueError(f"{record.state} is not a durable state")
+    return {
+        "state": str(record.state),
+        "reason": record.reason,
+        "created_at": record.created_at,
+        "labels": dict(record.labels),
+    }
+
+
+def record_from_json(name: str, number: int, path: Path) -> VersionRecord:
+    """Read ``record.json``. Errors: FileNotFoundError; StoreDamaged."""
+    value = read_json(path)
+    try:
+        state = State(value["state"])
+        reason, created_at, labels = value["reason"], value["created_at"], dict(value["labels"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreDamaged(path, repr(error)) from error
+    if state not in DURABLE_STATES:
+        raise StoreDamaged(path, f"{state} is not a durable state")
+    if not isinstance(reason, str) or not isinstance(created_at, str):
+        raise StoreDamaged(path, "'reason' and 'created_at' must be strings")
+    return VersionRecord(model=name, version=number, state=state, reason=reason, created_at=created_at, labels=labels)
+
+
+def _number(path: Path, value: dict[str, Any], key: str) -> int:
+    number = value.get(key)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise StoreDamaged(path, f"{key!r} must be a number that isn't negative, got {number!r}")
+    return number
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except OSError as error:
+        raise StoreUnwritable(f"{str(directory)!r} can't be listed ({error.strerror})") from error
+
+
+def _modified_at(path: Path) -> str:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,318 @@
+"""The durable model store: which versions exist, what they are built from, which one answers.
+
+The disk is changed first, then the index in memory; readers never touch the disk (but for ``spec``) and never
+wait for a writer, so the event loop may ask at any time. Writers fsync: call them from a thread.
+
+The moments at which something is true, each one rename or one write (see ``durable`` and ``recovery``):
+a version exists once its directory is renamed into place; it is built once ``staging`` is ``artifact``; it answers
+once ``active.json`` is replaced; it is gone once it is in the trash; a model is gone once ``numbers.json`` says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from server.artifact import MANIFEST_FILE
+from server.store.durable import Disk, read_json
+from server.store.errors import Conflict, ModelNotFound, NotAStore, StoreDamaged, VersionNotFound
+from server.store.layout import STORE_FORMAT, Layout, VersionLayout, check_name
+from server.store.lock import StoreLock
+from server.store.records import State, VersionRecord
+from server.store.recovery import ModelIndex, Recovered, record_to_json, recover
+
+__all__ = ["Store"]
+
+_log = logging.getLogger(__name__)
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Store:
+    """A directory of models and versions that survives the end of the process at any step.
+
+    ``damage`` has a sentence for each thing that was found broken when the store was opened.
+    Errors: every method raises InvalidName for a name that may not be used; those that change something raise
+    StoreUnwritable where the disk refuses.
+    """
+
+    def __init__(
+        self, layout: Layout, lock: StoreLock, recovered: Recovered, disk: Disk, now: Callable[[], datetime]
+    ) -> None:
+        self._layout = layout
+        self._lock = lock
+        self._disk = disk
+        self._now = now
+        #: Models by name, also those whose versions are all deleted. Replaced or added to under ``_writing`` only.
+        self._models: dict[str, ModelIndex] = recovered.models
+        self._writing = threading.Lock()
+        self.damage: tuple[str, ...] = tuple(recovered.damage)
+
+    @classmethod
+    def open(cls, root: Path, *, disk: Disk | None = None, now: Callable[[], datetime] = _utc_now) -> Store:
+        """Open the store at ``root``, made if missing, and finish or undo what was under way when it was last closed.
+
+        Errors: StoreLocked if another process has it; NotAStore if the directory holds something else or a store of
+            another format; StoreDamaged if ``format.json`` can't be read; StoreUnwritable.
+        """
+        disk = disk or Disk()
+        layout = Layout(root.absolute())
+        disk.make_directory(layout.root)
+        _check_format(layout)
+        lock = StoreLock(layout.lock)
+        lock.acquire()
+        try:
+            if not layout.format.exists():
+                disk.write_json(layout.format, {"format_version": STORE_FORMAT})
+            recovered = recover(layout, disk)
+        except BaseException:
+            lock.release()
+            raise
+        for sentence in recovered.damage:
+            _log.warning("%s", sentence)
+        return cls(layout, lock, recovered, disk, now)
+
+    def close(self) -> None:
+        """Let another process open the store. Nothing is lost without it."""
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # What is there.
+
+    def models(self) -> list[str]:
+        """Return the names of models that have a version, sorted."""
+        return sorted(name for name, index in list(self._models.items()) if index.versions)
+
+    def versions(self, name: str) -> list[VersionRecord]:
+        """Return a model's versions, oldest first. Errors: ModelNotFound."""
+        index = self._index(name)
+        return [_stamped(record, index) for record in list(index.versions.values())]
+
+    def record(self, name: str, version: int) -> VersionRecord:
+        """Return one version. Errors: ModelNotFound; VersionNotFound."""
+        index = self._index(name)
+        return _stamped(_version(index, name, version), index)
+
+    def active(self, name: str) -> int | None:
+        """Return the version that answers where a request names none. Errors: ModelNotFound."""
+        return self._index(name).active
+
+    def spec(self, name: str, version: int) -> dict[str, Any]:
+        """Read the registration's options. Errors: ModelNotFound; VersionNotFound; StoreDamaged."""
+        path = self._paths(name, version).spec
+        try:
+            return read_json(path)
+        except FileNotFoundError as error:
+            raise StoreDamaged(path, "it is missing") from error
+
+    # Where things are.
+
+    def upload_dir(self) -> Path:
+        """Return the directory for archives on their way in: same file system, emptied when the store is opened."""
+        return self._layout.uploads
+
+    def source_dir(self, name: str, version: int) -> Path:
+        """Return what the version is built from; gone once built or failed. Errors: ModelNotFound; VersionNotFound."""
+        return self._paths(name, version).source
+
+    def staging_dir(self, name: str, version: int) -> Path:
+        """Return where the builder writes, up to ``commit``. Errors: ModelNotFound; VersionNotFound."""
+        return self._paths(name, version).staging
+
+    def artifact_dir(self, name: str, version: int) -> Path:
+        """Return the compiled model. Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built."""
+        record = self.record(name, version)
+        if record.state is not State.BUILT:
+            raise Conflict(_not_built(record))
+        return self._paths(name, version).artifact
+
+    # What changes.
+
+    def create_version(self, name: str, spec: Mapping[str, Any]) -> VersionRecord:
+        """Add a version in state BUILDING with the next number, and empty source and staging directories.
+
+        A number is never given out twice, also after its version or the whole model was deleted.
+        """
+        check_name(name)
+        with self._writing:
+            index = self._models.get(name) or ModelIndex()
+            self._disk.make_directory(self._layout.model(name))
+            number = index.last + 1
+            self._disk.write_json(self._layout.numbers(name), _numbers(number, index.deleted))
+            index.last = number
+            self._models[name] = index
+            record = VersionRecord(
+                model=name,
+                version=number,
+                state=State.BUILDING,
+                created_at=self._now().astimezone(UTC).isoformat(timespec="seconds"),
+                labels=dict(spec.get("labels") or {}),
+            )
+            with self._disk.new_directory(self._layout.version(name, number).path) as new:
+                version = VersionLayout(new)
+                version.source.mkdir()
+                version.staging.mkdir()
+                self._disk.write_json(version.spec, spec)
+                self._disk.write_json(version.record, record_to_json(record))
+            index.versions[number] = record
+            return record
+
+    def commit(self, name: str, version: int) -> VersionRecord:
+        """Turn ``staging`` into the artifact: fsynced whole, then renamed. The source is removed.
+
+        Errors: ModelNotFound; VersionNotFound; Conflict if it isn't BUILDING; StoreDamaged if the builder left no
+            manifest, or anything but files and directories.
+        """
+        paths = self._paths(name, version)
+        if not (paths.staging / MANIFEST_FILE).is_file():
+            self._building(name, version)
+            raise StoreDamaged(paths.staging, f"the builder left no {MANIFEST_FILE}")
+        # Outside of the lock: gigabytes may have to reach the disk, and nobody else writes here.
+        self._disk.sync_tree(paths.staging)
+        with self._writing:
+            index, record = self._building(name, version)
+            self._disk.move(paths.staging, paths.artifact)
+            record = self._write(paths, index, replace(record, state=State.BUILT))
+        self._disk.discard(paths.source)
+        return record
+
+    def fail(self, name: str, version: int, reason: str) -> VersionRecord:
+        """Say why a version was not built. What was staged and its source are removed.
+
+        Errors: ModelNotFound; VersionNotFound; Conflict if it isn't BUILDING.
+        """
+        paths = self._paths(name, version)
+        with self._writing:
+            index, record = self._building(name, version)
+            record = self._write(paths, index, replace(record, state=State.FAILED, reason=reason))
+        for leftover in (paths.source, paths.staging, paths.artifact):
+            if leftover.exists():
+                self._disk.discard(leftover)
+        return record
+
+    def activate(self, name: str, version: int) -> VersionRecord:
+        """Make a built version the one that answers. Errors: ModelNotFound; VersionNotFound; Conflict if not BUILT."""
+        with self._writing:
+            index = self._index(name)
+            record = _version(index, name, version)
+            if record.state is not State.BUILT:
+                raise Conflict(_not_built(record))
+            if index.active != version:
+                self._disk.write_json(self._layout.active(name), {"version": version})
+                index.active = version
+            return _stamped(record, index)
+
+    def deactivate(self, name: str) -> None:
+        """Let no version of the model answer. Errors: ModelNotFound."""
+        with self._writing:
+            index = self._index(name)
+            if index.active is not None:
+                self._disk.remove_file(self._layout.active(name))
+                index.active = None
+
+    def delete(self, name: str, version: int | None = None) -> None:
+        """Delete one version, or the model with all of its versions at one moment.
+
+        Whoever builds or serves them must have stopped. Errors: ModelNotFound; VersionNotFound; Conflict for one
+            version that is the active one.
+        """
+        with self._writing:
+            index = self._index(name)
+            if version is None:
+                removed = list(index.versions)
+                self._disk.write_json(self._layout.numbers(name), _numbers(index.last, index.last))
+                index.versions, index.active, index.deleted = {}, None, index.last
+                self._disk.remove_file(self._layout.active(name))
+                for number in removed:
+                    self._disk.discard(self._layout.version(name, number).path)
+                return
+            _version(index, name, version)
+            if index.active == version:
+                raise Conflict(
+                    f"version {version} of model {name!r} is the active one: activate another version first, "
+                    "or delete the model"
+                )
+            trash = self._layout.trash / f"{name}-{version}"
+            self._disk.move(self._layout.version(name, version).path, trash)
+            index.versions = {number: record for number, record in index.versions.items() if number != version}
+        self._disk.discard(trash)
+
+    def _index(self, name: str) -> ModelIndex:
+        index = self._models.get(check_name(name))
+        if index is None or not index.versions:
+            raise ModelNotFound(name)
+        return index
+
+    def _paths(self, name: str, version: int) -> VersionLayout:
+        _version(self._index(name), name, version)
+        return self._layout.version(name, version)
+
+    def _building(self, name: str, version: int) -> tuple[ModelIndex, VersionRecord]:
+        index = self._index(name)
+        record = _version(index, name, version)
+        if record.state is not State.BUILDING:
+            raise Conflict(f"version {version} of model {name!r} is {record.state}, not {State.BUILDING}")
+        return index, record
+
+    def _write(self, paths: VersionLayout, index: ModelIndex, record: VersionRecord) -> VersionRecord:
+        self._disk.write_json(paths.record, record_to_json(record))
+        index.versions[record.version] = record
+        return _stamped(record, index)
+
+
+def _stamped(record: VersionRecord, index: ModelIndex) -> VersionRecord:
+    return replace(record, active=index.active == record.version)
+
+
+def _version(index: ModelIndex, name: str, version: int) -> VersionRecord:
+    try:
+        return index.versions[version]
+    except KeyError:
+        raise VersionNotFound(name, version) from None
+
+
+def _not_built(record: VersionRecord) -> str:
+    sentence = f"version {record.version} of model {record.model!r} is {record.state}, not {State.BUILT}"
+    return f"{sentence}: {record.reason}" if record.reason else sentence
+
+
+def _numbers(last: int, deleted: int) -> dict[str, int]:
+    return {"last": last, "deleted": deleted}
+
+
+def _check_format(layout: Layout) -> None:
+    try:
+        found = read_json(layout.format).get("format_version")
+    except FileNotFoundError:
+        # Hidden entries and lost+found belong to file systems and volumes; "lock" is ours, made before the format.
+        foreign = sorted(
+            entry.name
+            for entry in layout.root.iterdir()
+            if not entry.name.startswith(".") and entry.name not in ("lock", "lost+found")
+        )
+        if foreign:
+            raise NotAStore(
+                f"{str(layout.root)!r} is not a model store (it holds {foreign[0]!r} and no {layout.format.name}): "
+                "name a new or empty directory as --store"
+            ) from None
+        return
+    if found != STORE_FORMAT:
+        raise NotAStore(
+            f"{str(layout.root)!r} is a store of format {found!r}, this server reads format {STORE_FORMAT}: "
+            "use the release that wrote it, or register the models again in a new store"
+        )
