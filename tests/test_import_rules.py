@@ -1,0 +1,394 @@
+"""Who may import whom, and what importing may do: the house rules that no linter knows.
+
+Imports are read from the syntax tree of every file, those inside functions and type-checking blocks too, and
+``importlib.import_module("constant")``. What is true only at run time is checked in a fresh interpreter.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("rowwise", "vectorizer", "models", "server", "loadtests")
+
+#: What each part may import besides the standard library and itself. The longest matching prefix rules.
+#: ``server`` in a value means all of server; ``server.errors`` that module alone.
+MAY_IMPORT: dict[str, set[str]] = {
+    "vectorizer": {"numpy", "tensorflow"},
+    "models": {"numpy", "sklearn", "tensorflow"},
+    "server": {"server"},
+    "server.errors": set(),
+    "server.signature": set(),
+    "server.artifact": {"server.signature"},
+    "server.spec": {"pydantic"},
+    "server.settings": {"pydantic", "pydantic_settings"},
+    "server.metrics": {"prometheus_client", "server.errors"},
+    "server.batching": {"numpy", "server.errors"},
+    "server.protocol": {"msgspec", "numpy", "orjson", "simdjson", "server.errors", "server.signature"},
+    "server.store": {"server.errors", "server.signature", "server.spec"},
+    "server.engine": {
+        "numpy",
+        "tensorflow",
+        "server.artifact",
+        "server.batching",
+        "server.errors",
+        "server.signature",
+    },
+    "server.build": {
+        "numpy",
+        "tensorflow",
+        "vectorizer",
+        "server.artifact",
+        "server.engine",
+        "server.errors",
+        "server.signature",
+        "server.spec",
+    },
+    "server.app": {"fastapi", "numpy", "starlette", "uvicorn", "server"},
+    "server.web": {
+        "anyio",
+        "fastapi",
+        "httptools",
+        "numpy",
+        "orjson",
+        "prometheus_client",
+        "pydantic",
+        "python_multipart",
+        "starlette",
+        "uvicorn",
+        "server",
+    },
+    "rowwise": {"httpx", "numpy", "orjson", "rich", "server", "tensorflow", "typer", "vectorizer"},
+    "loadtests": {
+        "fastapi",
+        "gevent",
+        "geventhttpclient",
+        "httptools",
+        "httpx",
+        "locust",
+        "matplotlib",
+        "models",
+        "numpy",
+        "orjson",
+        "pydantic",
+        "rich",
+        "rowwise",
+        "server",
+        "starlette",
+        "tensorflow",
+        "typer",
+        "uvicorn",
+        "uvloop",
+    },
+}
+
+#: The only files that may touch what TensorFlow keeps private.
+PRIVATE_TENSORFLOW = {"vectorizer/_pfor.py", "server/engine/_session.py"}
+
+#: Parts that may import TensorFlow when they are imported; ``rowwise`` may inside functions; nobody else may at all.
+TENSORFLOW_PARTS = ("vectorizer", "models", "server.engine", "server.build", "loadtests.baseline", "benchmarks")
+LAZY_TENSORFLOW_PARTS = (*TENSORFLOW_PARTS, "rowwise", "loadtests")
+
+#: The core gets clock, executor and randomness as arguments.
+NOT_IN_BATCHING = {"asyncio", "datetime", "random", "secrets", "socket", "threading", "time"}
+
+#: The only files that may read or write the process environment, each with its reason.
+MAY_USE_ENVIRONMENT: dict[str, str] = {
+    "server/build/supervisor.py": "gives the builder an environment without the server's tokens",
+}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import statement: ``importer`` and ``target`` are full module names."""
+
+    importer: str
+    file: str
+    line: int
+    target: str
+    lazy: bool
+    typing_only: bool
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: imports {self.target}"
+
+
+def under(module: str, prefix: str) -> bool:
+    return module == prefix or module.startswith(prefix + ".")
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def sources(*packages: str) -> list[tuple[str, Path, ast.Module]]:
+    files = sorted(path for package in packages for path in (ROOT / package).rglob("*.py"))
+    return [(module_name(path), path, ast.parse(path.read_text(), str(path))) for path in files]
+
+
+def is_type_checking(test: ast.expr) -> bool:
+    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
+    )
+
+
+def targets(node: ast.AST) -> list[str]:
+    """Return the modules that one node imports; ``from a import b`` gives both a and a.b."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "relative imports are banned (ruff TID252)"
+        assert node.module is not None
+        return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in {"import_module", "__import__"} and isinstance(node.args[0].value, str):
+            return [node.args[0].value]
+    return []
+
+
+def walk(node: ast.AST, *, lazy: bool = False, typing_only: bool = False) -> Iterator[tuple[ast.AST, bool, bool]]:
+    for child in ast.iter_child_nodes(node):
+        child_lazy = lazy or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        child_typing = typing_only or (isinstance(child, ast.If) and is_type_checking(child.test))
+        yield child, child_lazy, child_typing
+        yield from walk(child, lazy=child_lazy, typing_only=child_typing)
+
+
+@cache
+def imports() -> list[Import]:
+    return [
+        Import(module, str(path.relative_to(ROOT)), getattr(node, "lineno", 0), target, lazy, typing_only)
+        for module, path, tree in sources(*PACKAGES)
+        for node, lazy, typing_only in walk(tree)
+        for target in targets(node)
+    ]
+
+
+def report(violations: list[str]) -> str:
+    return "\n" + "\n".join(violations)
+
+
+def test_every_part_has_files_and_is_seen() -> None:
+    seen = {module.split(".")[0] for module, _, _ in sources(*PACKAGES)}
+    assert seen == set(PACKAGES)
+    assert any(found.lazy for found in imports()), "imports inside functions are not seen"
+
+
+def test_each_part_imports_only_what_the_design_allows() -> None:
+    violations = []
+    for found in imports():
+        rule = max((prefix for prefix in MAY_IMPORT if under(found.importer, prefix)), key=len)
+        root = found.target.split(".")[0]
+        if root in sys.stdlib_module_names or under(found.target, rule):
+            continue
+        if under(rule, found.target):
+            continue  # `from server import batching` inside server.batching: the second target decides.
+        allowed = MAY_IMPORT[rule]
+        if any(under(found.target, name) or name.startswith(found.target + ".") for name in allowed):
+            continue
+        violations.append(f"{found}, but {rule} may import only {sorted(allowed) or 'the standard library'}")
+    assert not violations, report(violations)
+
+
+def test_batching_gets_its_clock_and_its_executor_as_arguments() -> None:
+    violations = [
+        str(found)
+        for found in imports()
+        if under(found.importer, "server.batching") and found.target.split(".")[0] in NOT_IN_BATCHING
+    ]
+    assert not violations, report(violations)
+
+
+def test_private_tensorflow_is_touched_in_two_files_only() -> None:
+    violations = [
+        str(found)
+        for found in imports()
+        if found.target.startswith("tensorflow.")
+        and re.match(r"tensorflow\.(python|core|compiler|dtensor|lite|tools)\b", found.target)
+        and found.file not in PRIVATE_TENSORFLOW
+    ]
+    assert not violations, report(violations)
+
+
+def test_tensorflow_is_imported_only_where_it_belongs() -> None:
+    violations = []
+    for found in imports():
+        if found.target.split(".")[0] not in {"tensorflow", "keras"} or found.typing_only:
+            continue
+        parts = LAZY_TENSORFLOW_PARTS if found.lazy else TENSORFLOW_PARTS
+        if not any(under(found.importer, part) for part in parts):
+            violations.append(f"{found}{'' if found.lazy else ' when it is imported'}")
+    assert not violations, report(violations)
+
+
+def uses_environment(node: ast.AST) -> bool:
+    names = {"environ", "environb", "getenv", "putenv", "unsetenv"}
+    if isinstance(node, ast.Attribute):
+        return node.attr in names and isinstance(node.value, ast.Name) and node.value.id == "os"
+    return isinstance(node, ast.ImportFrom) and node.module == "os" and any(a.name in names for a in node.names)
+
+
+def test_settings_alone_read_the_environment() -> None:
+    violations = [
+        f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: uses the process environment"
+        for _, path, tree in sources("rowwise", "vectorizer", "models", "server")
+        for node in ast.walk(tree)
+        if uses_environment(node) and str(path.relative_to(ROOT)) not in MAY_USE_ENVIRONMENT
+    ]
+    assert not violations, report(violations)
+
+
+# What importing does, in a fresh interpreter.
+
+PROBE = """
+import importlib, json, logging, os, signal, sys, threading, warnings
+
+def state():
+    return {
+        "environment": dict(os.environ),
+        "threads": threading.active_count(),
+        "signals": [str(signal.getsignal(s)) for s in sorted(signal.valid_signals()) if s not in (9, 19)],
+        "log handlers": [str(h) for h in logging.getLogger().handlers],
+        "log level": logging.getLogger().level,
+        "warning filters": len(warnings.filters),
+        "directory": os.getcwd(),
+        "search path": list(sys.path),
+        "descriptors": sorted(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else [],
+    }
+
+result = {}
+for name in sys.argv[1:]:
+    before = state()
+    importlib.import_module(name)
+    after = state()
+    result[name] = {
+        "changed": [key for key in before if before[key] != after[key]],
+        "tensorflow": "tensorflow" in sys.modules,
+    }
+print(json.dumps(result))
+"""
+
+
+def probe(modules: list[str]) -> dict[str, dict[str, object]]:
+    """Import ``modules`` one after another in a fresh interpreter; say what each changed."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, *modules], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, dict[str, object]] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def modules_without_tensorflow() -> list[str]:
+    return [
+        module
+        for module, path, _ in sources("rowwise", "server")
+        if not under(module, "server.engine") and not under(module, "server.build") and path.name != "__main__.py"
+    ]
+
+
+def test_importing_the_client_or_the_server_loads_no_tensorflow() -> None:
+    for module in ("rowwise", "server.app", "rowwise.cli"):
+        assert probe([module])[module]["tensorflow"] is False, f"importing {module} loads TensorFlow"
+
+
+def test_importing_a_module_changes_nothing() -> None:
+    # Packages from elsewhere may do things of their own when they are first imported (a warning filter, a
+    # handle on a random device): they come first, so that what is counted is ours.
+    others = ["asyncio", "fastapi.applications", "fastapi.exceptions", "httpx", "numpy", "prometheus_client"]
+    others += ["pydantic_settings", "rich.progress", "typer", "uvicorn.config", "uvicorn.main", "uvloop"]
+    modules = modules_without_tensorflow()
+    result = probe([*others, *modules])
+    changed = {module: result[module]["changed"] for module in modules if result[module]["changed"]}
+    assert not changed
+    loaded = [module for module in modules if result[module]["tensorflow"]]
+    assert not loaded, f"TensorFlow is loaded by {loaded[0]}"
+
+
+# Public names.
+
+
+def bound_names(tree: ast.Module) -> set[str]:
+    """Return what the top level of a module binds."""
+    names: set[str] = set()
+    for node in tree.body:
+        for child in [node, *(ast.walk(node) if isinstance(node, ast.If | ast.Try | ast.With) else ())]:
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names.add(child.name)
+            elif isinstance(child, ast.Import | ast.ImportFrom):
+                names.update(alias.asname or alias.name.split(".")[0] for alias in child.names)
+            elif isinstance(child, ast.Assign):
+                names.update(n.id for target in child.targets for n in ast.walk(target) if isinstance(n, ast.Name))
+            elif isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name):
+                names.add(child.target.id)
+    return names
+
+
+def declared_all(tree: ast.Module) -> list[str] | None:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "__all__" for target in node.targets):
+            value = ast.literal_eval(node.value)
+            assert isinstance(value, list)
+            return value
+    return None
+
+
+def order(name: str) -> tuple[int, list[tuple[int, int | str]]]:
+    """Constants, classes, the rest; then by name with numbers as numbers: the order that ruff's RUF022 keeps."""
+    kind = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
+    return kind, [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name)]
+
+
+def test_every_module_lists_its_public_names_sorted_once_and_truly() -> None:
+    violations = []
+    for _, path, tree in sources(*PACKAGES):
+        file, names = path.relative_to(ROOT), declared_all(tree)
+        if names is None:
+            if path.name != "__main__.py" and any(not isinstance(node, ast.Expr) for node in tree.body):
+                violations.append(f"{file}: no __all__")
+            continue
+        if names != sorted(set(names), key=order):
+            violations.append(f"{file}: __all__ is not sorted, or names something twice: {names}")
+        bound = bound_names(tree)
+        if "__getattr__" not in bound:
+            violations += [f"{file}: __all__ names {name!r}, which is not there" for name in names if name not in bound]
+    assert not violations, report(violations)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_says_what_it_is(package: str) -> None:
+    violations = [
+        f"{path.relative_to(ROOT)}: no docstring"
+        for _, path, tree in sources(package)
+        if ast.get_docstring(tree) is None
+    ]
+    folders = {path.parent for _, path, _ in sources(package)}
+    violations += [
+        f"{folder.relative_to(ROOT)}: no __init__.py"
+        for folder in folders - {path.parent for _, path, _ in sources(package) if path.name == "__init__.py"}
+    ]
+    assert not violations, report(violations)
+
+
+def test_lazily_exported_names_exist() -> None:
+    lazy = [
+        (module, declared_all(tree) or [])
+        for module, path, tree in sources("rowwise", "server")
+        if path.name == "__init__.py" and "__getattr__" in bound_names(tree)
+    ]
+    script = "import importlib, sys\nm = importlib.import_module(sys.argv[1])\nfor n in sys.argv[2:]: getattr(m, n)"
+    for module, names in lazy:
+        subprocess.run([sys.executable, "-c", script, module, *names], cwd=ROOT, check=True, timeout=100)
