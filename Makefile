@@ -70,7 +70,7 @@ compose: setup ## docker-compose.yml against the Compose schema
 	@$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 
 docker-steps: setup ## Run the image's steps in a clean directory, without a container engine
-	@scripts/run-image-steps.sh
+	@$(BIN)/python scripts/run_image_steps.py
 
 format: setup ## Format and fix what ruff can
 	@$(BIN)/ruff check --fix .

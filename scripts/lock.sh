@@ -18,8 +18,9 @@ lock() {
 }
 
 lock build requirements/build.in "$@"
-lock image pyproject.toml --extra models "$@"
+lock image-cpu pyproject.toml --extra models "$@"
 lock image-gpu pyproject.toml --extra models --extra gpu "$@"
+lock loadtest pyproject.toml --extra loadtest "$@"
 lock dev pyproject.toml --extra dev --extra docs --extra loadtest "$@"
 
 if grep -nE '://|--(extra-)?index-url|--find-links' requirements/*.lock; then

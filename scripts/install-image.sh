@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The image's two layers, also run outside of a container by run-image-steps.sh.
+#
+#   install-image.sh packages VENV LOCK    a fresh environment with exactly the locked packages
+#   install-image.sh application VENV      the wheel, built here and installed beside them
+#
+# pip compiles to byte code as it installs: a read-only container could not keep it later.
+set -euo pipefail
+
+pip=(-m pip --disable-pip-version-check --no-cache-dir install --quiet)
+
+case ${1:?packages or application} in
+  packages)
+    venv=$2 lock=$3
+    python3.11 -m venv "$venv"
+    "$venv/bin/python" "${pip[@]}" --require-hashes --requirement "$lock"
+    ;;
+  application)
+    venv=$2
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    python3.11 -m venv "$work/build"
+    "$work/build/bin/python" "${pip[@]}" --require-hashes --requirement requirements/build.lock
+    "$work/build/bin/python" -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation \
+      --wheel-dir "$work" .
+    "$venv/bin/python" "${pip[@]}" --no-deps --no-index "$work"/rowwise-*.whl
+    ;;
+  *)
+    echo "install-image.sh: unknown layer $1" >&2
+    exit 2
+    ;;
+esac
