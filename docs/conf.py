@@ -1,0 +1,73 @@
+"""Configuration of the manual, and its one directive: the table of settings, read from server/settings.py."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+ROOT = Path(__file__).resolve().parent.parent
+
+project = "Rowwise"
+release = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+extensions = ["myst_parser"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "Rowwise"
+html_show_copyright = False
+html_show_sphinx = False
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+# Lexers know JSON with "..." in it as an error, which is how a manual shortens it.
+suppress_warnings = ["misc.highlighting_failure"]
+
+
+def settings() -> list[tuple[str, str, str]]:
+    """Return (name, default, meaning) of each field: the meaning is the ``#:`` comment above it."""
+    path = ROOT / "server" / "settings.py"
+    lines = path.read_text().splitlines()
+    tree = ast.parse("\n".join(lines))
+    body = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Settings").body
+    found = []
+    for node in body:
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name) or node.value is None:
+            continue
+        comment: list[str] = []
+        for line in reversed(lines[: node.lineno - 1]):
+            if not line.strip().startswith("#:"):
+                break
+            comment.insert(0, line.strip().removeprefix("#:").strip())
+        if not comment:
+            raise ValueError(f"{path}: {node.target.id} has no '#:' comment that says what it means")
+        default = ast.unparse(node.value).replace(" * _MIB", " MiB")
+        found.append((node.target.id, re.sub(r"^Path\((.*)\)$", r"\1", default), " ".join(comment)))
+    return found
+
+
+class SettingsTable(SphinxDirective):
+    """``{settings-table}``: one definition for each setting."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table as nodes."""
+        self.env.note_dependency(str(ROOT / "server" / "settings.py"))
+        text = StringList()
+        for name, default, meaning in settings():
+            text.append(f"`{name}` (`ROWWISE_{name.upper()}`, default `{default}`)", "settings")
+            text.append(f": {meaning}", "settings")
+            text.append("", "settings")
+        node = nodes.Element()
+        self.state.nested_parse(text, 0, node)
+        return node.children
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive."""
+    app.add_directive("settings-table", SettingsTable)
+    return {"parallel_read_safe": True}
