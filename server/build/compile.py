@@ -1,0 +1,248 @@
+"""A declared function -> an artifact: vectorized, checked, measured, written.
+
+The order matters. The SavedModel is written with every compiled form of every bucket, each is timed in a session as
+the engine will run it, the winners are checked once more in exactly the form and session that will serve, and
+only then the final SavedModel with the winners alone is written.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from server.artifact import (
+    CERTIFICATE_FILE,
+    COSTS_FILE,
+    PREDICT,
+    SAVED_MODEL_DIR,
+    CompiledGraph,
+    ExecutionMode,
+    Manifest,
+)
+from server.build.declaration import Declaration
+from server.build.measure import Measurement, measure, pick
+from server.engine._session import GraphSession
+from server.signature import LengthAxis, ModelSignature, TensorSignature
+from vectorizer import Axis, Bucket, Vectorized, vectorize, verify_bucket
+
+__all__ = ["Report", "build_artifact"]
+
+#: Called as ``report(stage, done, total)`` with the stages of ``server.build.request``.
+Report = Callable[[str, int, int], None]
+
+#: With ``buckets: "auto"``, a larger bucket stays only if its rows cost at least this much less each.
+_PAYS = 0.98
+
+
+def build_artifact(declaration: Declaration, output: Path, *, name: str, version: int, report: Report) -> Manifest:
+    """Build an artifact into the empty directory ``output`` and return its manifest.
+
+    Errors: the vectorizer's errors; ValueError if a bucket runs in no execution mode.
+    """
+    spec = declaration.spec
+    vectorized = vectorize(
+        declaration.function,
+        inputs=declaration.inputs,
+        buckets=declaration.buckets,
+        lengths=declaration.lengths,
+        allow_looped=spec.allow_looped,
+        tolerance=spec.tolerance,
+        examples=declaration.examples,
+        progress=report,
+    )
+    signature = model_signature(vectorized)
+    forms = _forms(vectorized)
+    scratch = output / "candidates"
+    report("measure", 0, 1)
+    _save(vectorized, declaration, forms, scratch)
+    measurements = measure(
+        scratch,
+        {form: _key(*form) for form in forms},
+        feeds=lambda bucket: _feeds(vectorized, bucket),
+        outputs=[entry.name for entry in signature.outputs],
+        progress=lambda done, total: report("measure", done, total),
+    )
+    chosen = pick(measurements)
+    if spec.buckets == "auto":
+        chosen = _paying(chosen)
+    report("write", 0, 2)
+    final = output / SAVED_MODEL_DIR
+    winners = {
+        (bucket, entry.candidate.mode.compiler): forms[bucket, entry.candidate.mode.compiler]
+        for bucket, entry in chosen.items()
+    }
+    if winners.keys() == forms.keys():
+        scratch.rename(final)
+    else:
+        shutil.rmtree(scratch)
+        _save(vectorized, declaration, winners, final)
+    report("write", 1, 2)
+    _verify_served(vectorized, final, chosen, tolerance=spec.tolerance)
+    manifest = Manifest(
+        name=name,
+        version=version,
+        signature=signature,
+        entries={PREDICT: tuple(_compiled_graph(bucket, entry) for bucket, entry in sorted(chosen.items()))},
+        tensorflow_version=tf.__version__,
+        built_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )
+    (output / CERTIFICATE_FILE).write_text(vectorized.certificate.to_json() + "\n")
+    (output / COSTS_FILE).write_text(json.dumps(_costs(measurements, chosen), indent=1) + "\n")
+    manifest.write(output)
+    report("write", 2, 2)
+    return manifest
+
+
+def model_signature(vectorized: Vectorized) -> ModelSignature:
+    """Return the signature that callers see: without the length inputs, which the server fills in."""
+    told = {axis.length_input for axis in vectorized.axes}
+    axis_of = {dim: axis.name for axis in vectorized.axes for dim in axis.dims}
+    inputs = vectorized.function.inputs
+    return ModelSignature(
+        inputs=tuple(
+            TensorSignature(
+                name=name,
+                dtype=spec.dtype.name,
+                shape=tuple(
+                    axis_of[name, dim] if size is None else size for dim, size in enumerate(spec.shape.as_list())
+                ),
+            )
+            for name, spec in inputs.items()
+            if name not in told
+        ),
+        outputs=tuple(
+            TensorSignature(
+                name=output.name,
+                dtype=output.dtype.name,
+                shape=tuple(dim if isinstance(dim, int) else dim.name for dim in output.dims),
+            )
+            for output in vectorized.outputs
+        ),
+        axes=tuple(_length_axis(axis, inputs) for axis in vectorized.axes),
+    )
+
+
+def _length_axis(axis: Axis, inputs: Mapping[str, tf.TensorSpec]) -> LengthAxis:
+    dtype = inputs[axis.length_input].dtype.name if axis.length_input else "int32"
+    return LengthAxis(
+        name=axis.name, max=axis.max, buckets=axis.buckets, length_input=axis.length_input, length_dtype=dtype
+    )
+
+
+def _forms(vectorized: Vectorized) -> dict[tuple[Bucket, str], Any]:
+    """Return every bucket's graph as it is, and as a function that XLA must compile."""
+    forms: dict[tuple[Bucket, str], Any] = {}
+    # Strings live outside of XLA's types altogether.
+    with_xla = not any(spec.dtype == tf.string for spec in vectorized.function.inputs.values()) and not any(
+        output.dtype == tf.string for output in vectorized.outputs
+    )
+    for bucket, graph in vectorized.graphs.items():
+        forms[bucket, "graph"] = graph
+        if with_xla:
+            _, specs = graph.structured_input_signature
+            forms[bucket, "xla"] = tf.function(
+                lambda graph=graph, **inputs: graph(**inputs), jit_compile=True, autograph=False
+            ).get_concrete_function(**specs)
+    return forms
+
+
+def _key(bucket: Bucket, compiler: str) -> str:
+    return "_".join((PREDICT, "x".join(map(str, (bucket.rows, *bucket.lengths))), compiler))
+
+
+def _save(
+    vectorized: Vectorized, declaration: Declaration, forms: Mapping[tuple[Bucket, str], Any], path: Path
+) -> None:
+    root = tf.Module()
+    root.variables_of_the_function = list(vectorized.function.variables)
+    resources = [t for t in vectorized.function.concrete.captured_inputs if t.dtype == tf.resource]
+    if len(resources) > len(vectorized.function.variables):
+        root.owner = declaration.owner  # lookup tables and their files
+    tf.saved_model.save(root, str(path), signatures={_key(*form): graph for form, graph in forms.items()})
+
+
+def _feeds(vectorized: Vectorized, bucket: Bucket) -> dict[str, np.ndarray]:
+    """Return a full batch of probes at the bucket's own size: the longest that fit, as a busy server has them."""
+    from vectorizer.vectorized import pad_example, shape_in
+
+    fitting = [
+        probe for probe in vectorized.probes if all(a <= b for a, b in zip(probe.lengths, bucket.lengths, strict=True))
+    ]
+    longest = sorted(fitting, key=lambda probe: probe.lengths, reverse=True)[: max(1, len(fitting) // 2)]
+    rows = [longest[slot % len(longest)] for slot in range(bucket.rows)]
+    return {
+        name: np.stack([pad_example(row.example[name], shape_in(name, spec, vectorized.axes, bucket)) for row in rows])
+        for name, spec in vectorized.function.inputs.items()
+    }
+
+
+def _paying(chosen: Mapping[Bucket, Measurement]) -> dict[Bucket, Measurement]:
+    """Drop the largest batch sizes as long as they cost as much for each row as the size below them."""
+    kept = dict(chosen)
+    sizes = sorted({bucket.rows for bucket in kept})
+
+    def per_row(rows: int) -> float:
+        return sum(entry.cost_s for bucket, entry in kept.items() if bucket.rows == rows) / rows
+
+    while len(sizes) > 1 and per_row(sizes[-1]) > per_row(sizes[-2]) * _PAYS:
+        dropped = sizes.pop()
+        kept = {bucket: entry for bucket, entry in kept.items() if bucket.rows != dropped}
+    return kept
+
+
+def _verify_served(
+    vectorized: Vectorized, saved_model: Path, chosen: Mapping[Bucket, Measurement], *, tolerance: float | None
+) -> None:
+    """Check each bucket once more as it will be served: in its mode, from the written file."""
+    input_names = list(vectorized.function.inputs)
+    output_names = [output.name for output in vectorized.outputs]
+    groups: dict[tuple[str, int], list[tuple[Bucket, ExecutionMode]]] = {}
+    for bucket, entry in chosen.items():
+        mode = entry.candidate.mode
+        groups.setdefault((mode.executor, mode.intra_op_threads), []).append((bucket, mode))
+    for (executor, threads), members in groups.items():
+        session = GraphSession(saved_model, executor=executor, intra_op_threads=threads)
+        try:
+            for bucket, mode in members:
+                call = session.callable(_key(bucket, mode.compiler), inputs=input_names, outputs=output_names)
+
+                def run(inputs: Mapping[str, np.ndarray], call: Any = call) -> dict[str, np.ndarray]:
+                    return dict(zip(output_names, call(*(inputs[name] for name in input_names)), strict=True))
+
+                verify_bucket(
+                    vectorized.function,
+                    vectorized.axes,
+                    vectorized.outputs,
+                    bucket=bucket,
+                    run=run,
+                    probes=vectorized.probes,
+                    tolerance=tolerance,
+                )
+        finally:
+            session.close()
+
+
+def _compiled_graph(bucket: Bucket, entry: Measurement) -> CompiledGraph:
+    mode = entry.candidate.mode
+    return CompiledGraph(
+        rows=bucket.rows,
+        lengths=bucket.lengths,
+        signature=_key(bucket, mode.compiler),
+        mode=mode,
+        cost_s=entry.cost_s,
+    )
+
+
+def _costs(measurements: Sequence[Measurement], chosen: Mapping[Bucket, Measurement]) -> dict[str, Any]:
+    winners = {id(entry) for entry in chosen.values()}
+    return {
+        "format_version": 1,
+        "entries": {PREDICT: [{**entry.to_json(), "chosen": id(entry) in winners} for entry in measurements]},
+    }

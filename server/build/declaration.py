@@ -1,0 +1,163 @@
+"""From a registration's specification to what the vectorizer takes: typed inputs, lengths, buckets."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from pydantic import ValidationError
+
+from server.build.errors import SourceRefused
+from server.spec import InputSpec, ModelSpec
+from vectorizer import AUTO_BUCKETS, Length
+
+__all__ = ["Declaration", "declaration_of_function", "declaration_of_signature", "import_function"]
+
+#: How many of a module's own examples are used as probes.
+_MAX_EXAMPLES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What to vectorize, and how."""
+
+    function: Any
+    inputs: Mapping[str, tf.TensorSpec]
+    lengths: Mapping[str, Length]
+    spec: ModelSpec
+    examples: Sequence[Mapping[str, Any]] = ()
+    #: What holds the function's variables and tables alive.
+    owner: Any = None
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """Batch sizes to compile: the spec's own, else powers of two up to its ``max_batch``."""
+        if self.spec.buckets != "auto":
+            return tuple(self.spec.buckets)
+        most = self.spec.max_batch
+        powers = [size for size in AUTO_BUCKETS if size < most]
+        while powers[-1:] == [AUTO_BUCKETS[-1]] and powers[-1] * 2 < most:
+            powers.append(powers[-1] * 2)
+        return (*powers, most)
+
+
+def import_function(target: str, import_packages: Sequence[str]) -> tuple[Any, Any]:
+    """Import ``MODULE:FUNCTION`` and return the function and its module.
+
+    Errors: SourceRefused if the package is not among ``import_packages``, the module fails to import or has no
+        such function.
+    """
+    module_name, _, function_name = target.partition(":")
+    if not module_name or not function_name.isidentifier():
+        raise SourceRefused(f"import path {target!r}: expected MODULE:FUNCTION, for example models.digits:predict")
+    package = module_name.partition(".")[0]
+    if package not in import_packages:
+        raise SourceRefused(
+            f"import path {target!r}: package {package!r} may not be imported here; the operator lists packages "
+            f"with --import-package, now: {', '.join(sorted(import_packages)) or 'none'}"
+        )
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise SourceRefused(f"import path {target!r}: {type(error).__name__}: {error}") from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise SourceRefused(f"import path {target!r}: module {module_name} has no function {function_name!r}")
+    return function, module
+
+
+def declaration_of_function(function: Any, module: Any, spec: ModelSpec) -> Declaration:
+    """Declare an imported function: its inputs come from the spec, else from the function or its module.
+
+    A function marked by ``rowwise.example_model`` carries its inputs; a plain module says ``INPUTS`` (tf.TensorSpec
+    by name) and may say ``SPEC`` (options of a registration) and ``examples()``. The request's spec goes first.
+    Errors: SourceRefused if no inputs are declared or the module's options are no valid spec.
+    """
+    own_inputs = getattr(function, "__rowwise_inputs__", None) or getattr(module, "INPUTS", None)
+    own_spec = getattr(function, "__rowwise_spec__", None) or getattr(module, "SPEC", None) or {}
+    merged = _merged(spec, own_inputs, own_spec)
+    if merged.inputs is None:
+        raise SourceRefused(
+            "the function's inputs are not declared: say 'inputs' in the spec, or INPUTS = {'x': tf.TensorSpec(...)} "
+            "beside the function"
+        )
+    make_examples = getattr(module, "examples", None)
+    examples: list[Mapping[str, Any]] = list(merged.examples)
+    if callable(make_examples):
+        for example, _ in zip(make_examples(), range(_MAX_EXAMPLES), strict=False):
+            examples.append(example)
+    return _declaration(function, merged, owner=None, examples=examples)
+
+
+def declaration_of_signature(loaded: Any, spec: ModelSpec) -> Declaration:
+    """Declare a signature of a loaded SavedModel: its own typed inputs, with what the spec says of them.
+
+    Errors: SourceRefused if the signature is not there, or spec and signature contradict each other.
+    """
+    signatures = getattr(loaded, "signatures", {})
+    if spec.signature not in signatures:
+        raise SourceRefused(
+            f"the SavedModel has no signature {spec.signature!r}; it has {', '.join(sorted(signatures)) or 'none'}"
+        )
+    signature = signatures[spec.signature]
+    _, typed = signature.structured_input_signature
+    if spec.inputs is not None and spec.inputs.keys() != typed.keys():
+        raise SourceRefused(f"the spec declares the inputs {sorted(spec.inputs)}, the signature takes {sorted(typed)}")
+    own = {name: {"dtype": value.dtype.name, "shape": value.shape.as_list()} for name, value in typed.items()}
+    declared = spec if spec.inputs is not None else _merged(spec, own, {})
+    assert declared.inputs is not None
+    for name, value in declared.inputs.items():
+        if value.dtype != typed[name].dtype.name or not typed[name].shape.is_compatible_with(value.shape):
+            raise SourceRefused(
+                f"input {name!r}: the spec says {value.dtype}{list(value.shape)}, "
+                f"the signature takes {typed[name].dtype.name}{typed[name].shape.as_list()}"
+            )
+    return _declaration(signature, declared, owner=loaded, examples=declared.examples)
+
+
+def _merged(spec: ModelSpec, own_inputs: Mapping[str, Any] | None, own_spec: Mapping[str, Any]) -> ModelSpec:
+    """Put the request's options over the function's own."""
+    inputs: dict[str, dict[str, Any]] = {name: _as_dict(value) for name, value in (own_inputs or {}).items()}
+    for name, options in own_spec.get("inputs", {}).items():
+        inputs.setdefault(name, {}).update(options)
+    for name, value in (spec.inputs or {}).items():
+        inputs[name] = value.model_dump(exclude_unset=True)
+    asked = spec.model_dump(exclude_unset=True, exclude={"inputs"})
+    try:
+        return ModelSpec.model_validate(
+            {**{key: value for key, value in own_spec.items() if key != "inputs"}, **asked, "inputs": inputs or None}
+        )
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        raise SourceRefused(f"the declaration of the model: {where}: {problem['msg']}") from error
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, InputSpec):
+        return value.model_dump(exclude_unset=True)
+    return {"dtype": tf.as_dtype(value.dtype).name, "shape": tf.TensorShape(value.shape).as_list()}
+
+
+def _declaration(function: Any, spec: ModelSpec, *, owner: Any, examples: Sequence[Mapping[str, Any]]) -> Declaration:
+    assert spec.inputs is not None
+    inputs = {}
+    lengths = {}
+    for name, value in spec.inputs.items():
+        try:
+            dtype = tf.as_dtype(value.dtype)
+        except TypeError:
+            raise SourceRefused(
+                f"input {name!r}: {value.dtype!r} is no dtype; use a name such as float32, int64, bool or string"
+            ) from None
+        inputs[name] = tf.TensorSpec(value.shape, dtype)
+        if value.max is not None:
+            lengths[name] = Length(max=value.max, buckets=value.lengths, length_input=value.length_input)
+    return Declaration(
+        function=function, inputs=inputs, lengths=lengths, spec=spec, examples=tuple(examples), owner=owner
+    )

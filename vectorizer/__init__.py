@@ -1,0 +1,61 @@
+"""Per-example function -> batched graphs, with a certificate. Knows nothing of serving.
+
+::
+
+    import tensorflow as tf
+    from vectorizer import vectorize
+
+    def predict(x):                     # ONE example: no batch dimension
+        if tf.reduce_sum(x) > 0:
+            return tf.nn.softmax(x @ W)
+        return tf.zeros([10])
+
+    batched = vectorize(predict, inputs={"x": tf.TensorSpec([64])}, buckets=(1, 8, 64))
+    batched(x=many_examples)            # any number of rows
+    print(batched.certificate.to_json())
+"""
+
+from __future__ import annotations
+
+from vectorizer.certificate import Certificate, OpClass, OpRecord, OutputParity, ParityRecord
+from vectorizer.errors import (
+    ConversionError,
+    DeclarationError,
+    LoopedOpError,
+    ParityError,
+    ProbeError,
+    SideEffectError,
+    TraceError,
+    VectorizerError,
+)
+from vectorizer.lengths import Axis, Length
+from vectorizer.trace import ExampleFunction, trace_example
+from vectorizer.vectorize import AUTO_BUCKETS, vectorize
+from vectorizer.vectorized import Bucket, Output, Vectorized
+from vectorizer.verify import verify_bucket
+
+__all__ = [
+    "AUTO_BUCKETS",
+    "Axis",
+    "Bucket",
+    "Certificate",
+    "ConversionError",
+    "DeclarationError",
+    "ExampleFunction",
+    "Length",
+    "LoopedOpError",
+    "OpClass",
+    "OpRecord",
+    "Output",
+    "OutputParity",
+    "ParityError",
+    "ParityRecord",
+    "ProbeError",
+    "SideEffectError",
+    "TraceError",
+    "Vectorized",
+    "VectorizerError",
+    "trace_example",
+    "vectorize",
+    "verify_bucket",
+]

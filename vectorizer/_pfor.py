@@ -1,0 +1,293 @@
+"""The one door to TensorFlow's private modules: running pfor's converters over a traced graph.
+
+Theory of operation. pfor (arXiv 1903.04243) walks the ops of a loop body and asks a registry for a converter of
+each op whose inputs differ from row to row (*stacked*); ops whose inputs are the same for all rows
+(*invariant*) are copied once. ``tf.vectorized_map`` is its public face, but it re-traces the function at every
+call, hides which ops it could only loop, and leaves a dead copy of the body in the graph. Here:
+
+1. The body is a graph that was traced before (``trace.py``). Its ops are converted straight into the graph that
+   is being built; calls to other functions are inlined on the way.
+2. For as long as one conversion lasts, the registry and the conversion of function calls are replaced by ours
+   (``_substituted``) and put back after it: no other user of pfor in the process sees a difference.
+3. Our registry answers every op type. It records each op that was converted, and an op without a usable
+   converter runs in a loop over the rows only so that all such ops can be named together; the caller refuses the
+   result unless each of them was allowed.
+4. A converter that hides a loop is found afterwards: every loop op in the new graph is attributed to the
+   innermost conversion that made it.
+
+Pinned: TensorFlow 2.21. ``tests/vectorizer/test_pfor_pin.py`` names what is relied on here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import func_graph as _func_graph
+from tensorflow.python.framework import function_def_to_graph as _function_def_to_graph
+from tensorflow.python.framework import ops as _ops
+from tensorflow.python.framework import tensor as _tensor
+from tensorflow.python.ops import handle_data_util as _handle_data
+from tensorflow.python.ops.parallel_for import pfor as _stock
+
+from vectorizer.loops import LOOP_OPS
+
+__all__ = [
+    "ConversionLog",
+    "Converter",
+    "OpKey",
+    "called_graph",
+    "convert_rows",
+    "function_graph",
+    "is_stateful",
+    "op_key",
+    "stock_registry",
+    "wrap",
+]
+
+#: A converter: takes pfor's input object, returns wrapped tensors, one for each output of the op.
+Converter = Callable[[Any], Any]
+
+#: Ops whose conversion is that of the functions they call: loops in them are the user's own.
+_CALLING_OPS = frozenset(
+    {
+        "Case",
+        "If",
+        "PartitionedCall",
+        "StatefulPartitionedCall",
+        "StatelessCase",
+        "StatelessIf",
+        "StatelessWhile",
+        "While",
+    }
+)
+
+#: Identifies an op of a traced graph: TensorFlow may hand out several objects for one op.
+OpKey = tuple[int, str]
+
+#: The registry is a module global of TensorFlow, so that one conversion runs at a time.
+_lock = threading.RLock()
+
+
+def op_key(op: Any) -> OpKey:
+    """Return what identifies ``op``."""
+    return (id(op.graph), op.name)
+
+
+@dataclass(slots=True)
+class _Conversion:
+    """One run of a converter: the ops ``[first, last)`` of ``graph`` were made for ``op``."""
+
+    op: Any
+    graph: Any
+    first: int
+    last: int
+    looped_because: str | None = None
+
+
+@dataclass
+class ConversionLog:
+    """What happened to each op: filled by ``convert_rows``."""
+
+    conversions: list[_Conversion] = field(default_factory=list)
+
+    def converted(self) -> dict[OpKey, Any]:
+        """Ops that went through a converter. A loop's body may be converted more than once; it counts once."""
+        return {op_key(entry.op): entry.op for entry in self.conversions}
+
+    def looped(self) -> dict[OpKey, tuple[Any, str]]:
+        """Ops that run once for each row, with the reason."""
+        found = {
+            op_key(entry.op): (entry.op, entry.looped_because) for entry in self.conversions if entry.looped_because
+        }
+        return {**self._hidden_loops(), **found}
+
+    def _hidden_loops(self) -> dict[OpKey, tuple[Any, str]]:
+        by_graph: dict[int, list[_Conversion]] = {}
+        for entry in self.conversions:
+            by_graph.setdefault(id(entry.graph), []).append(entry)
+        hidden = {}
+        for entries in by_graph.values():
+            operations = entries[0].graph.get_operations()
+            for index, made in enumerate(operations):
+                if made.type not in LOOP_OPS:
+                    continue
+                around = [entry for entry in entries if entry.first <= index < entry.last]
+                if not around:
+                    continue
+                maker = min(around, key=lambda entry: entry.last - entry.first)
+                if maker.op.type not in _CALLING_OPS:
+                    hidden[op_key(maker.op)] = (maker.op, "its converter is a loop over the rows")
+        return hidden
+
+
+class _ConversionAborted(BaseException):
+    """Carries a converter's error past pfor's own handler, which logs at length and can hide the cause.
+
+    pfor's handler formats the traceback of the op, which a restored graph does not have, and dies on it.
+    """
+
+    def __init__(self, op: Any, error: Exception) -> None:
+        super().__init__(str(error))
+        self.op = op
+        self.error = error
+
+
+class _Registry(dict[str, Converter]):
+    """Converters by op type that record what they convert and answer every op type."""
+
+    def __init__(self, converters: Mapping[str, Converter], log: ConversionLog) -> None:
+        super().__init__(converters)
+        self._log = log
+
+    def get(self, op_type: str, default: Any = None) -> Converter:
+        converter = super().get(op_type)
+
+        def recorded(pfor_input: Any) -> Any:
+            graph = _ops.get_default_graph()
+            entry = _Conversion(op=pfor_input.op, graph=graph, first=graph.num_operations(), last=0)
+            self._log.conversions.append(entry)
+            try:
+                if converter is None:
+                    return _loop_over_rows(pfor_input, entry, "it has no converter")
+                try:
+                    return converter(pfor_input)
+                except _stock.ConversionNotImplementedError as error:
+                    return _loop_over_rows(pfor_input, entry, f"its converter does not take these operands: {error}")
+            except _ConversionAborted:
+                raise
+            except Exception as error:
+                raise _ConversionAborted(pfor_input.op, error) from error
+            finally:
+                entry.last = graph.num_operations()
+
+        return recorded
+
+
+def _loop_over_rows(pfor_input: Any, entry: _Conversion, reason: str) -> Any:
+    entry.looped_because = reason
+    op = pfor_input.op
+    if any(t.dtype == tf.variant for t in (*op.outputs, *op.inputs)):
+        raise NotImplementedError(f"{op.type} works on a tensor list and {reason}")
+    return _stock._fallback_converter(pfor_input, root_cause=reason)
+
+
+def _inline_call(func: Any, converter: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Convert a function's body in place: pfor's own version loses the outputs of restored functions."""
+    graph = function_graph(func)
+    if len(inputs) != len(graph.inputs):
+        raise ValueError(f"function {graph.name} takes {len(graph.inputs)} inputs, got {len(inputs)}")
+    for inner, outer in zip(graph.inputs, inputs, strict=True):
+        converter._add_conversion(inner, outer)
+    return [converter._convert_helper(output) for output in graph.outputs]
+
+
+def _convert_call(pfor_input: Any) -> list[Any]:
+    graph = called_graph(pfor_input.op, "f")
+    outer = pfor_input.pfor
+    inner = _stock.PFor(
+        loop_var=outer.loop_var,
+        loop_len=outer.loop_len_vector[0],
+        pfor_ops=graph.get_operations(),
+        fallback_to_while_loop=outer.fallback_to_while_loop,
+        all_indices=outer.all_indices,
+        all_indices_partitioned=outer.all_indices_partitioned,
+        pfor_config=outer.pfor_config,
+    )
+    return _inline_call(graph, inner, pfor_input.inputs)
+
+
+def called_graph(op: Any, attribute: str) -> Any:
+    """Return the graph of the function that ``op`` names in ``attribute``."""
+    name = op.get_attr(attribute).name
+    return function_graph(op.graph._get_function(name))
+
+
+def function_graph(func: Any) -> Any:
+    """Return the ``FuncGraph`` of anything that TensorFlow calls a function, built from its definition if need be."""
+    if isinstance(func, _func_graph.FuncGraph):
+        return func
+    graph = getattr(func, "graph", None)
+    if isinstance(graph, _func_graph.FuncGraph):
+        return graph
+    return _function_def_to_graph.function_def_to_graph(func.definition)
+
+
+@contextmanager
+def _substituted(registry: Mapping[str, Converter]) -> Iterator[None]:
+    with _lock:
+        converters, call = _stock._pfor_converter_registry, _stock._convert_function_call
+        _stock._pfor_converter_registry = registry
+        _stock._convert_function_call = _inline_call
+        try:
+            yield
+        finally:
+            _stock._pfor_converter_registry = converters
+            _stock._convert_function_call = call
+
+
+def convert_rows(
+    concrete: Any,
+    arguments: Sequence[tf.Tensor],
+    *,
+    rows: int,
+    converters: Mapping[str, Converter],
+    log: ConversionLog,
+) -> list[tf.Tensor]:
+    """Run the traced function of one example on ``rows`` stacked examples, in the graph that is being built.
+
+    Shapes: each argument ``[rows, *s]`` for the function's ``[*s]``, in the function's order; so the results.
+    Errors: what a converter raised, with its op as ``error.op``.
+    """
+    graph = concrete.graph
+    scratch = tf.Graph()
+    with scratch.as_default():
+        # pfor wants to know its loop variable; a body that was traced without one does not use it.
+        loop_var = tf.compat.v1.placeholder_with_default(0, shape=[])
+    registry = _Registry(
+        {**stock_registry(), "PartitionedCall": _convert_call, "StatefulPartitionedCall": _convert_call, **converters},
+        log,
+    )
+    n_arguments = len(arguments)
+    captures = concrete.captured_inputs
+    if len(graph.inputs) != n_arguments + len(captures):
+        raise ValueError(f"{graph.name} takes {len(graph.inputs)} inputs, got {n_arguments} and {len(captures)}")
+    with _substituted(registry):
+        converter = _stock.PFor(
+            loop_var, tf.constant(rows), pfor_ops=graph.get_operations(), fallback_to_while_loop=True
+        )
+        for inner, argument in zip(graph.inputs[:n_arguments], arguments, strict=True):
+            converter._add_conversion(inner, _stock.wrap(argument, True))
+        for inner, capture in zip(graph.inputs[n_arguments:], captures, strict=True):
+            captured = _ops.get_default_graph().capture(capture)
+            _handle_data.copy_handle_data(inner, captured)
+            converter._add_conversion(inner, _stock.wrap(captured, False))
+        try:
+            return [converter.convert(output) for output in graph.outputs]
+        except _ConversionAborted as aborted:
+            aborted.error.op = aborted.op  # type: ignore[attr-defined]
+            raise aborted.error from aborted.error.__cause__
+
+
+#: TensorFlow's own converters, as they are outside of a conversion.
+_STOCK_CONVERTERS: Mapping[str, Converter] = _stock._pfor_converter_registry
+
+
+def stock_registry() -> Mapping[str, Converter]:
+    """Return TensorFlow's own converters by op type."""
+    return _STOCK_CONVERTERS
+
+
+def wrap(tensor: tf.Tensor, *, stacked: bool) -> Any:
+    """Return a converter's result: ``tensor``, which differs per row if ``stacked``."""
+    assert isinstance(tensor, _tensor.Tensor)
+    return _stock.wrap(tensor, stacked)
+
+
+def is_stateful(op: Any) -> bool:
+    """Return True if the op has effects or state beyond reading a variable."""
+    return bool(_stock._is_stateful_pfor_op(op))

@@ -1,0 +1,16 @@
+"""Our converters, one file for each family of ops: op type -> converter.
+
+``converters()`` gathers them; nothing is registered by importing, and TensorFlow's own registry is not changed.
+"""
+
+from __future__ import annotations
+
+from vectorizer._pfor import Converter
+from vectorizer.converters import gather, matmul
+
+__all__ = ["converters"]
+
+
+def converters() -> dict[str, Converter]:
+    """Return every converter that replaces or adds to pfor's own, by op type."""
+    return {**gather.CONVERTERS, **matmul.CONVERTERS}

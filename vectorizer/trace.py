@@ -1,0 +1,153 @@
+"""From whatever the user has to one graph of ONE example.
+
+A plain function goes through autograph, so that ``if``, ``while`` and ``for`` on tensors work in it; a
+``tf.function`` or a SavedModel signature is called as it is; a Keras model, which is written for batches, is
+called with a batch of one whose leading dimension is taken off again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from vectorizer.errors import DeclarationError, TraceError
+
+__all__ = ["ExampleFunction", "trace_example"]
+
+#: The name of an output that the function returns bare.
+SINGLE_OUTPUT = "output"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleFunction:
+    """A traced function of one example.
+
+    ``concrete`` takes the inputs positionally in the order of ``input_names`` and returns a tuple of tensors in
+    the order of ``output_names``. ``name`` is what messages call it. ``target`` is what was traced, kept alive
+    because a traced graph holds its variables only by handle.
+    """
+
+    name: str
+    concrete: Any
+    inputs: Mapping[str, tf.TensorSpec]
+    output_names: tuple[str, ...]
+    target: Any
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Input names, in order."""
+        return tuple(self.inputs)
+
+    @property
+    def graph(self) -> Any:
+        """The ``FuncGraph`` of one example."""
+        return self.concrete.graph
+
+    @property
+    def variables(self) -> tuple[tf.Variable, ...]:
+        """Variables that the graph reads."""
+        return tuple(self.concrete.variables)
+
+    def __call__(self, example: Mapping[str, Any]) -> tuple[tf.Tensor, ...]:
+        """Run one example; values are anything that TensorFlow converts."""
+        arguments = [tf.convert_to_tensor(example[name], spec.dtype) for name, spec in self.inputs.items()]
+        return tuple(self.concrete(*arguments))
+
+
+def trace_example(fn: Callable[..., Any], inputs: Mapping[str, tf.TensorSpec]) -> ExampleFunction:
+    """Trace ``fn`` for one example.
+
+    Shapes: ``inputs`` have no batch dimension; None marks a variable dimension.
+    Errors: DeclarationError if an input is no TensorSpec or of unknown rank; TraceError with the user's own
+        exception as its cause.
+    """
+    specs = {name: _named_spec(name, spec) for name, spec in inputs.items()}
+    if not specs:
+        raise DeclarationError("the function has no inputs: declare at least one as inputs={'x': tf.TensorSpec(...)}")
+    name = _name_of(fn)
+    call = _keras_call(fn, specs) if _is_keras_model(fn) else fn
+    output_names: list[str] = []
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def flatten(result: Any) -> tuple[tf.Tensor, ...]:
+        named = _named_outputs(result, name)
+        output_names[:] = named
+        return tuple(named.values())
+
+    def example(*tensors: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return flatten(call(**dict(zip(specs, tensors, strict=True))))
+
+    try:
+        concrete = tf.function(example, autograph=True).get_concrete_function(*specs.values())
+    except DeclarationError:
+        raise
+    except Exception as error:
+        raise TraceError(f"{name} could not be traced for one example: {_first_lines(error)}") from error
+    return ExampleFunction(name=name, concrete=concrete, inputs=specs, output_names=tuple(output_names), target=fn)
+
+
+def _named_spec(name: str, spec: Any) -> tf.TensorSpec:
+    if not isinstance(spec, tf.TensorSpec):
+        raise DeclarationError(f"input {name!r}: expected a tf.TensorSpec of one example, got {type(spec).__name__}")
+    if spec.shape.rank is None:
+        raise DeclarationError(f"input {name!r}: the number of dimensions is unknown; name them, None where they vary")
+    return tf.TensorSpec(spec.shape, spec.dtype, name=name)
+
+
+def _named_outputs(result: Any, function_name: str) -> dict[str, tf.Tensor]:
+    """Name what a function returned: its dict's keys, its named tuple's fields, else ``output`` or ``output_i``."""
+    if isinstance(result, Mapping):
+        items: Sequence[tuple[str, Any]] = [(str(key), value) for key, value in result.items()]
+    elif isinstance(result, tuple) and hasattr(result, "_fields"):
+        items = list(zip(result._fields, result, strict=True))
+    elif isinstance(result, (tuple, list)):
+        items = [(f"{SINGLE_OUTPUT}_{index}", value) for index, value in enumerate(result)]
+    else:
+        items = [(SINGLE_OUTPUT, result)]
+    named = {}
+    for key, value in items:
+        if value is None or isinstance(value, (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices, Mapping)):
+            raise DeclarationError(
+                f"{function_name}: output {key!r} is a {type(value).__name__}; return dense tensors, "
+                "in a flat dict or tuple"
+            )
+        # Identity, so that an input that is returned as it came is an op of the graph like any other output.
+        named[key] = tf.identity(value)
+    if not named:
+        raise DeclarationError(f"{function_name} returns nothing: return a tensor, a dict or a tuple of tensors")
+    return named
+
+
+def _name_of(fn: Any) -> str:
+    for attribute in ("__qualname__", "name", "__name__"):
+        value = getattr(fn, attribute, None)
+        if isinstance(value, str):
+            return value.replace("<locals>.", "")
+    return type(fn).__name__
+
+
+def _is_keras_model(fn: Any) -> bool:
+    keras = sys.modules.get("keras")  # a Keras model can't exist before its module does
+    return keras is not None and isinstance(fn, keras.Model)
+
+
+def _keras_call(model: Any, specs: Mapping[str, tf.TensorSpec]) -> Callable[..., Any]:
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def call(**example: tf.Tensor) -> Any:
+        batch = {name: tf.expand_dims(value, 0) for name, value in example.items()}
+        if len(specs) == 1:
+            result = model(next(iter(batch.values())), training=False)
+        else:
+            result = model(batch, training=False)
+        return tf.nest.map_structure(lambda value: tf.squeeze(value, 0), result)
+
+    return call
+
+
+def _first_lines(error: BaseException, *, limit: int = 6) -> str:
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return f"{type(error).__name__}: " + "\n".join(lines[-limit:])

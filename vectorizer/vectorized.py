@@ -1,0 +1,207 @@
+"""The result of vectorizing: batched graphs, callable for any number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from vectorizer.certificate import Certificate
+from vectorizer.errors import DeclarationError
+from vectorizer.lengths import Axis
+from vectorizer.parity import tolerance_of
+from vectorizer.probes import Probe, as_array
+from vectorizer.trace import SINGLE_OUTPUT, ExampleFunction
+
+__all__ = ["Bucket", "Output", "Vectorized", "pad_example", "pad_rows", "run_concrete", "shape_in"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Bucket:
+    """A batch size and the padded size of each length axis, in the model's order."""
+
+    rows: int
+    lengths: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"bucket {'x'.join(map(str, (self.rows, *self.lengths)))}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """An output of one example. A dimension is a size, or the index of the length axis that it follows."""
+
+    name: str
+    dtype: tf.DType
+    dims: tuple[int | Axis, ...]
+
+    def cut(self, row: np.ndarray, lengths: Mapping[str, int]) -> np.ndarray:
+        """Cut a padded row back to its example's true lengths."""
+        if all(isinstance(dim, int) for dim in self.dims):
+            return row
+        return row[tuple(slice(None) if isinstance(dim, int) else slice(lengths[dim.name]) for dim in self.dims)]
+
+    def tolerance(self, override: float | None) -> float:
+        """Return what the parity check allows for this dtype."""
+        return tolerance_of(self.dtype, override)
+
+
+class Vectorized:
+    """Batched graphs of one function, sharing its variables.
+
+    ``bucket(n)`` is the graph for n rows; calling takes any number of rows; ``certificate`` says how it was made
+    and checked.
+    """
+
+    def __init__(
+        self,
+        *,
+        function: ExampleFunction,
+        axes: tuple[Axis, ...],
+        outputs: tuple[Output, ...],
+        graphs: Mapping[Bucket, Any],
+        probes: tuple[Probe, ...],
+        certificate: Certificate,
+    ) -> None:
+        self.function = function
+        self.axes = axes
+        self.outputs = outputs
+        self.graphs = dict(graphs)
+        self.probes = probes
+        self.certificate = certificate
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """Batch sizes, ascending."""
+        return tuple(sorted({bucket.rows for bucket in self.graphs}))
+
+    def bucket(self, rows: int, *, lengths: tuple[int, ...] = ()) -> Any:
+        """Return the ConcreteFunction of a bucket: inputs by name, ``[rows, *s]`` each -> dict of outputs.
+
+        Errors: DeclarationError if there is no such bucket.
+        """
+        try:
+            return self.graphs[Bucket(rows=rows, lengths=lengths)]
+        except KeyError:
+            raise DeclarationError(
+                f"no bucket of {rows} rows and lengths {lengths}; there are {', '.join(map(str, self.graphs))}"
+            ) from None
+
+    def __call__(self, **inputs: Any) -> Any:
+        """Run any number of rows.
+
+        Shapes: each input ``[n, *s]``, or for a variable dimension a list of n arrays at their own lengths (the
+        length input is filled in). Returns what the function returns, each output ``[n, *t]``, or a list of n
+        arrays where it follows a variable dimension. n = 0 gives zero rows.
+        Errors: DeclarationError for missing or unknown inputs, rows that differ in number, or over the maximum.
+        """
+        rows, lengths = self._rows(inputs)
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for index, true in enumerate(lengths):
+            groups.setdefault(self._padded(true), []).append(index)
+        answers: list[dict[str, np.ndarray] | None] = [None] * len(lengths)
+        for padded, members in groups.items():
+            for chunk, bucket in self._chunks(members, padded):
+                arrays = run_concrete(self.graphs[bucket])(self._stack([rows[index] for index in chunk], bucket))
+                for slot, index in enumerate(chunk):
+                    true_lengths = dict(zip((axis.name for axis in self.axes), lengths[index], strict=True))
+                    answers[index] = {
+                        output.name: output.cut(arrays[output.name][slot], true_lengths) for output in self.outputs
+                    }
+        return self._pack([answer for answer in answers if answer is not None])
+
+    def _rows(self, inputs: Mapping[str, Any]) -> tuple[list[dict[str, np.ndarray]], list[tuple[int, ...]]]:
+        told = {axis.length_input for axis in self.axes if axis.length_input}
+        expected = self.function.inputs.keys() - told
+        if inputs.keys() - told != expected:
+            raise DeclarationError(f"expected the inputs {sorted(expected)}, got {sorted(inputs)}")
+        numbers = {name: len(inputs[name]) for name in expected}
+        if len(set(numbers.values())) > 1:
+            raise DeclarationError(f"inputs have different numbers of rows: {numbers}")
+        rows = []
+        lengths = []
+        for index in range(next(iter(numbers.values()))):
+            row = {
+                name: np.asarray(inputs[name][index], self.function.inputs[name].dtype.as_numpy_dtype)
+                for name in expected
+            }
+            true = []
+            for axis in self.axes:
+                length = row[axis.dims[0][0]].shape[axis.dims[0][1]]
+                if length > axis.max:
+                    raise DeclarationError(
+                        f"row {index}: input {axis.dims[0][0]!r} has {length} on its variable dimension, "
+                        f"expected at most {axis.max}"
+                    )
+                true.append(length)
+                if axis.length_input:
+                    dtype = self.function.inputs[axis.length_input].dtype.as_numpy_dtype
+                    row[axis.length_input] = np.asarray(length, dtype)
+            rows.append(row)
+            lengths.append(tuple(true))
+        return rows, lengths
+
+    def _padded(self, lengths: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(
+            next(size for size in axis.buckets if length <= size)
+            for axis, length in zip(self.axes, lengths, strict=True)
+        )
+
+    def _chunks(self, members: list[int], padded: tuple[int, ...]) -> Iterator[tuple[list[int], Bucket]]:
+        start = 0
+        while start < len(members):
+            left = len(members) - start
+            rows = next((size for size in self.buckets if left <= size), self.buckets[-1])
+            yield members[start : start + rows], Bucket(rows=rows, lengths=padded)
+            start += rows
+
+    def _stack(self, rows: Sequence[Mapping[str, np.ndarray]], bucket: Bucket) -> dict[str, np.ndarray]:
+        stacked = {}
+        for name, spec in self.function.inputs.items():
+            padded = [pad_example(row[name], shape_in(name, spec, self.axes, bucket)) for row in rows]
+            stacked[name] = np.stack(pad_rows(padded, bucket.rows))
+        return stacked
+
+    def _pack(self, answers: list[dict[str, np.ndarray]]) -> Any:
+        packed: dict[str, Any] = {}
+        for output in self.outputs:
+            values = [answer[output.name] for answer in answers]
+            if all(isinstance(dim, int) for dim in output.dims):
+                dtype = output.dtype.as_numpy_dtype
+                packed[output.name] = np.stack(values) if values else np.zeros((0, *output.dims), dtype)  # type: ignore[arg-type]
+            else:
+                packed[output.name] = values
+        return packed[SINGLE_OUTPUT] if list(packed) == [SINGLE_OUTPUT] else packed
+
+
+def run_concrete(graph: Any) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Return a batched ConcreteFunction as a function of arrays."""
+
+    def run(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        results = graph(**{name: tf.constant(value) for name, value in inputs.items()})
+        return {name: as_array(value) for name, value in results.items()}
+
+    return run
+
+
+def shape_in(name: str, spec: tf.TensorSpec, axes: Sequence[Axis], bucket: Bucket) -> tuple[int, ...]:
+    """Return an input's shape for one row of ``bucket``."""
+    sizes = {dim: size for axis, size in zip(axes, bucket.lengths, strict=True) for dim in axis.dims}
+    return tuple(sizes[name, dim] if size is None else size for dim, size in enumerate(spec.shape))
+
+
+def pad_example(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Pad one example with zeros (empty strings) at the end of each dimension, up to ``shape``."""
+    if value.shape == shape:
+        return value
+    padded = np.full(shape, b"", object) if value.dtype == object else np.zeros(shape, value.dtype)
+    padded[tuple(map(slice, value.shape))] = value
+    return padded
+
+
+def pad_rows(rows: Sequence[np.ndarray], bucket: int) -> list[np.ndarray]:
+    """Repeat the first row until there are ``bucket``, so that no model sees values that no caller sent."""
+    return [*rows, *[rows[0]] * (bucket - len(rows))]
