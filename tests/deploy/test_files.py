@@ -160,7 +160,7 @@ def scripted_server(status: int) -> Iterator[int]:
             self.end_headers()
             self.wfile.write(b'{"error": "model digits is being built"}')
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class names it so)
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
