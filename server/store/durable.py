@@ -58,14 +58,14 @@ class Disk:
         new = path.with_name(_NEW_PREFIX + path.name)
         with _refusals(path):
             self._fault(f"write {path.name}")
-            with open(new, "w", encoding="utf-8") as file:
+            with new.open("w", encoding="utf-8") as file:
                 json.dump(value, file, indent=1)
                 file.write("\n")
                 file.flush()
                 self._fault(f"sync {path.name}")
                 self._fsync(file.fileno())
             self._fault(f"replace {path.name}")
-            os.replace(new, path)
+            new.replace(path)
             self._fault(f"sync the directory of {path.name}")
             self._sync(path.parent)
 
