@@ -10,9 +10,9 @@ from typing import Any
 __all__ = ["ArchiveSource", "ImportSource", "Source", "source_from_json"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ArchiveSource:
-    """An uploaded archive. ``path`` is where it was stored; ``filename`` what the caller named it, for messages only."""
+    """An uploaded archive: the file at ``path``. ``filename`` is the caller's name for it, good for messages only."""
 
     path: Path
     filename: str
@@ -27,7 +27,7 @@ class ArchiveSource:
         return cls(path=Path(value["path"]), filename=str(value["filename"]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ImportSource:
     """A function that the builder imports. ``target`` is ``MODULE:FUNCTION``."""
 

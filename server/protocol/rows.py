@@ -1,0 +1,41 @@
+"""Examples after decoding: what every wire format becomes before it is queued."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Array", "Column", "PredictRequest", "Rows"]
+
+#: Any array: its dtype is the signature's, so the type checker can't know it.
+Array = npt.NDArray[Any]
+
+#: All rows of one input or output: stacked where its shape is fixed, else one array for each row.
+Column = np.ndarray[Any, np.dtype[Any]] | list[np.ndarray[Any, np.dtype[Any]]]
+
+
+@dataclass(slots=True, eq=False)
+class Rows:
+    """The examples of one request, checked against the model's signature.
+
+    Shapes: ``columns`` follows ``signature.inputs``: an array ``[n, *shape]`` where the input's shape is fixed,
+        else a list of ``n`` arrays, each at its own length. Strings are object arrays of ``bytes``. Arrays may be
+        read-only. ``lengths`` holds, for each row, the true size of every length axis in the order of
+        ``signature.axes``; None where the signature has no axes.
+    """
+
+    n: int
+    columns: tuple[Column, ...]
+    lengths: list[tuple[int, ...]] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class PredictRequest:
+    """A decoded prediction request. ``row_form`` is True where the caller sent ``instances``: answer likewise."""
+
+    rows: Rows
+    row_form: bool
+    signature_name: str | None = None

@@ -1,0 +1,122 @@
+"""Shortcut: numbers from the parser's memory into an array, without a Python object for each.
+
+simdjson flattens nested arrays into one buffer of 64-bit numbers. Flattening forgets the structure, so it is
+checked beside it: every array above the innermost level has its declared length, and the body holds exactly as
+many brackets as such arrays need. Then no value can be an array itself, nor can arrays be missing or ragged.
+(A bracket inside a string only makes the count differ.) simdjson itself refuses values that are not numbers of
+the kind that is asked for: 1.0 is no integer to it, true is no number.
+
+Measured on one row of 64 floats: 3.3 us with all checks, against 4.0 us by way of Python floats; on 16 rows 21 us
+against 53 us.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import simdjson
+
+from server.protocol.dtypes import float_limit, kind_of, numpy_dtype
+from server.protocol.rows import Array, Column, PredictRequest, Rows
+from server.protocol.tfs_typed import narrow_within
+from server.signature import ModelSignature
+
+__all__ = ["BufferReader"]
+
+#: A parser keeps its memory, about ten bytes for each of its longest body: a longer one gets a parser of its own.
+_SHARED_PARSER_MAX_BYTES = 2**20
+#: Below this many numbers in an innermost array its proxy object costs more than its numbers save.
+_MIN_INNERMOST = 4
+
+_PARSER = simdjson.Parser()
+
+
+class BufferReader:
+    """Reads ``{"instances": [...]}`` of a model with one numeric input."""
+
+    def __init__(self, signature: ModelSignature) -> None:
+        (tensor,) = signature.inputs
+        self._dtype = numpy_dtype(tensor.dtype)
+        self._buffer_dtype, self._of_type = _buffer_of(tensor.dtype)
+        self._narrows_within = (
+            float_limit(tensor.dtype) ** 2 if self._of_type == "d" and tensor.dtype != "float64" else None
+        )
+        self._shape = tuple(dim for dim in tensor.shape if isinstance(dim, int))
+        self._max_length = signature.axes[0].max if signature.axes else None
+        brackets, arrays = 0, 1
+        for dim in tensor.shape:
+            brackets += arrays
+            arrays *= dim if isinstance(dim, int) else 1
+        self._row_brackets = brackets
+        self._row_size = arrays
+
+    @classmethod
+    def compile(cls, signature: ModelSignature) -> BufferReader | None:
+        """Return the reader of a signature, or None where it doesn't fit or doesn't pay."""
+        if len(signature.inputs) != 1:
+            return None
+        (tensor,) = signature.inputs
+        if tensor.is_fixed:
+            pays = 0 not in tensor.shape and (len(tensor.shape) < 2 or tensor.shape[-1] >= _MIN_INNERMOST)  # type: ignore[operator]
+        else:
+            pays = len(tensor.shape) == 1
+        known = kind_of(tensor.dtype) == "float" or tensor.dtype in {"int64", "uint64"}
+        return cls(signature) if known and pays and len(signature.axes) <= 1 else None
+
+    def decode(self, body: bytes, *, max_instances: int) -> PredictRequest | None:
+        """Read a request body, or return None."""
+        parser = _PARSER if len(body) <= _SHARED_PARSER_MAX_BYTES else simdjson.Parser()
+        try:
+            # No proxy of the document may outlive this call: the parser refuses its next document while one lives.
+            return self._read(parser.parse(body), body, max_instances)
+        except (ValueError, TypeError, LookupError, AttributeError, RuntimeError):
+            return None
+
+    def _read(self, document: Any, body: bytes, max_instances: int) -> PredictRequest | None:
+        instances = document["instances"]
+        n = len(instances)
+        if len(document) != 1 or not 0 < n <= max_instances or body.count(b"[") != 1 + n * self._row_brackets:
+            return None
+        if self._max_length is not None:
+            return self._read_ragged(instances, n)
+        if self._shape and not _has_shape(instances, self._shape):
+            return None
+        flat: Array = np.frombuffer(instances.as_buffer(of_type=self._of_type), self._buffer_dtype)
+        if flat.size != n * self._row_size:
+            return None
+        column = self._convert(flat)
+        if column is None:
+            return None
+        return PredictRequest(Rows(n, (column.reshape(n, *self._shape),)), row_form=True)
+
+    def _read_ragged(self, instances: Any, n: int) -> PredictRequest | None:
+        sizes = list(map(len, instances))
+        if max(sizes) > self._max_length:  # type: ignore[operator]
+            return None
+        flat: Array = np.frombuffer(instances.as_buffer(of_type=self._of_type), self._buffer_dtype)
+        if flat.size != sum(sizes):
+            return None
+        column = self._convert(flat)
+        if column is None:
+            return None
+        rows: Column = [column[start:stop] for start, stop in pairwise(accumulate(sizes, initial=0))]
+        return PredictRequest(Rows(n, (rows,), [(size,) for size in sizes]), row_form=True)
+
+    def _convert(self, flat: Array) -> Array | None:
+        if self._narrows_within is None:
+            return flat
+        return narrow_within(flat, self._dtype, self._narrows_within)
+
+
+def _buffer_of(dtype: str) -> tuple[type, str]:
+    return {"int64": (np.int64, "i"), "uint64": (np.uint64, "u")}.get(dtype, (np.float64, "d"))
+
+
+def _has_shape(arrays: Any, shape: tuple[int, ...]) -> bool:
+    """True if every element of ``arrays`` has the length ``shape[0]``, its elements ``shape[1]``, and so on."""
+    if len(shape) == 1:
+        return set(map(len, arrays)) == {shape[0]}
+    inner = shape[1:]
+    return all(len(array) == shape[0] and _has_shape(array, inner) for array in arrays)
