@@ -1,0 +1,158 @@
+"""``rowwise serve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from server.settings import Settings
+
+__all__ = ["serve", "settings_from"]
+
+_NETWORK = "Network"
+_MODELS = "Models"
+_LIMITS = "Limits"
+_BUILDS = "Builds"
+_LOGS = "Logs"
+
+
+def _option(flag: str, help_text: str, *, panel: str, metavar: str | None = None, envvar: str | None = None) -> Any:
+    """Return an option without a default of its own: the environment and ``server.settings`` come after it."""
+    return typer.Option(flag, help=help_text, rich_help_panel=panel, metavar=metavar, envvar=envvar, show_default=False)
+
+
+def serve(
+    *,
+    host: Annotated[
+        str | None,
+        _option("--host", "Address to listen on (127.0.0.1: this machine only).", panel=_NETWORK, metavar="ADDRESS"),
+    ] = None,
+    port: Annotated[
+        int | None, _option("--port", "HTTP port (8000); 0 takes a free one.", panel=_NETWORK, metavar="N")
+    ] = None,
+    grpc_port: Annotated[
+        int | None, _option("--grpc-port", "gRPC port; 0 turns gRPC off.", panel=_NETWORK, metavar="N")
+    ] = None,
+    token: Annotated[
+        str | None,
+        _option(
+            "--token",
+            "Token that registering and managing models needs. Without one, only this machine may. ROWWISE_TOKEN "
+            "keeps it out of the process list.",
+            panel=_NETWORK,
+            metavar="TOKEN",
+        ),
+    ] = None,
+    protect_predict: Annotated[
+        bool | None,
+        _option("--protect-predict/--open-predict", "Whether prediction needs the token too (no).", panel=_NETWORK),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        _option("--store", "Directory of the model store (rowwise-store).", panel=_MODELS, metavar="DIR"),
+    ] = None,
+    models: Annotated[
+        list[str] | None,
+        _option(
+            "--model",
+            "Register this function at start if the store lacks the model. Repeat for more.",
+            panel=_MODELS,
+            metavar="NAME=MODULE:FUNCTION",
+        ),
+    ] = None,
+    import_packages: Annotated[
+        list[str] | None,
+        _option(
+            "--import-package",
+            "Package whose functions may be registered by import path; its code runs in the builder. Repeat for more.",
+            panel=_MODELS,
+            metavar="PACKAGE",
+        ),
+    ] = None,
+    batch_limit: Annotated[
+        int | None,
+        _option("--batch-limit", "Most rows in a batch, whatever was compiled; 1: none.", panel=_LIMITS, metavar="N"),
+    ] = None,
+    queue_rows: Annotated[
+        int | None,
+        _option("--queue-rows", "Most rows waiting for one model; more get 429 (4096).", panel=_LIMITS, metavar="N"),
+    ] = None,
+    default_timeout_ms: Annotated[
+        int | None,
+        _option("--default-timeout-ms", "Deadline of a request that names none (30000).", panel=_LIMITS, metavar="MS"),
+    ] = None,
+    max_instances: Annotated[
+        int | None, _option("--max-instances", "Most examples in one request (10000).", panel=_LIMITS, metavar="N")
+    ] = None,
+    max_body_bytes: Annotated[
+        int | None, _option("--max-body-bytes", "Largest request body (64 MiB).", panel=_LIMITS, metavar="BYTES")
+    ] = None,
+    max_archive_bytes: Annotated[
+        int | None, _option("--max-archive-bytes", "Largest uploaded model (2 GiB).", panel=_LIMITS, metavar="BYTES")
+    ] = None,
+    grace_s: Annotated[
+        float | None,
+        _option("--grace-s", "Time to finish running requests after SIGTERM (30).", panel=_LIMITS, metavar="SECONDS"),
+    ] = None,
+    build_timeout_s: Annotated[
+        float | None, _option("--build-timeout-s", "Longest build (600).", panel=_BUILDS, metavar="SECONDS")
+    ] = None,
+    build_memory_bytes: Annotated[
+        int | None, _option("--build-memory-bytes", "Memory of one build (8 GiB).", panel=_BUILDS, metavar="BYTES")
+    ] = None,
+    concurrent_builds: Annotated[
+        int | None, _option("--concurrent-builds", "Builds that run at once (1).", panel=_BUILDS, metavar="N")
+    ] = None,
+    log_level: Annotated[
+        str | None, _option("--log-level", "debug, info, warning or error (info).", panel=_LOGS, metavar="LEVEL")
+    ] = None,
+    access_log: Annotated[
+        bool | None, _option("--access-log/--no-access-log", "One log line for each request (no).", panel=_LOGS)
+    ] = None,
+) -> None:
+    """Run the server until it is told to stop.
+
+    Every option can also be set in the environment: ROWWISE_ and its name, such as ROWWISE_QUEUE_ROWS.
+    SIGTERM and Ctrl-C stop it gently: requests that run or wait are answered first.
+
+    [bold]Examples[/bold]
+
+        rowwise serve
+
+        rowwise serve --store /var/lib/rowwise --host 0.0.0.0 --port 80
+
+        rowwise serve --model digits=models.digits:predict --import-package models
+    """
+    settings = settings_from(locals())
+    from server.app import serve as run
+
+    run(settings)
+
+
+def settings_from(options: dict[str, Any]) -> Settings:
+    """Build the server's settings from the options that were given; the environment and defaults fill the rest.
+
+    Errors: typer.BadParameter that names the option; typer.Exit(1) if this installation has no server.
+    """
+    try:
+        from pydantic import ValidationError
+
+        from server.settings import Settings
+    except ModuleNotFoundError as error:
+        typer.echo(f"error: the server is not part of this installation (no module {error.name!r})", err=True)
+        raise typer.Exit(1) from error
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in options.items()
+        if value is not None and value != []
+    }
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else "settings"
+        hint = f"--{name.replace('_', '-')} / ROWWISE_{name.upper()}"
+        raise typer.BadParameter(f"{first['msg']}, got {first['input']!r}", param_hint=hint) from error

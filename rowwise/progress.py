@@ -1,0 +1,91 @@
+"""What a person sees while a registration runs: a bar on a terminal, nothing elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import IO, Any, Protocol, Self
+
+from rowwise.version_status import Stage
+
+__all__ = ["BarView", "RegistrationView", "SilentView", "view_for"]
+
+_SENTENCES = {
+    "trace": "tracing the function for one example",
+    "pack": "packing",
+    "upload": "uploading",
+    "queue": "waiting for the builder",
+    "vectorize": "vectorizing",
+    "check": "checking against the function",
+    "measure": "measuring costs",
+    "write": "writing",
+    "load": "loading and warming",
+}
+
+
+class RegistrationView(Protocol):
+    """Shown the stages of one registration, each as often as it moves."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def show(self, stage: Stage) -> None:
+        """Show that ``stage`` is this far."""
+
+
+class SilentView:
+    """Shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def show(self, stage: Stage) -> None:
+        """Show nothing."""
+
+
+class BarView:
+    """One line with the stage, a bar and the time that has passed; the line goes when the registration ends."""
+
+    def __init__(self, title: str, *, stream: IO[str]) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("[bold]{task.fields[title]}[/bold] {task.description}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=Console(file=stream),
+            transient=True,
+        )
+        self._task: Any = self._bar.add_task("starting", total=None, title=title)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, stage: Stage) -> None:
+        """Move the bar; a stage of unknown length pulses."""
+        self._bar.update(
+            self._task,
+            description=_SENTENCES.get(stage.name, stage.name),
+            completed=stage.done,
+            total=stage.total or None,
+        )
+
+
+def view_for(title: str, *, progress: bool | None, stream: IO[str] | None = None) -> RegistrationView:
+    """Return the view to use. ``progress`` None: a bar if ``stream`` (standard error) is a terminal."""
+    stream = sys.stderr if stream is None else stream
+    shown = stream.isatty() if progress is None else progress
+    return BarView(title, stream=stream) if shown else SilentView()

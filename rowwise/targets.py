@@ -1,0 +1,122 @@
+"""What to register: ``MODULE:FUNCTION``, ``FILE.py:FUNCTION``, or the path of a SavedModel or an archive of one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rowwise.declaration import declared_inputs, declared_spec
+from rowwise.errors import CannotLoad
+from rowwise.input_specs import merged
+
+__all__ = ["Target", "find_saved_model", "load_target", "resolve"]
+
+_ARCHIVES = (".tar.gz", ".tgz", ".zip")
+_FUNCTION = "predict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A function or a path, with the inputs and options that it declares itself."""
+
+    value: Any
+    inputs: Mapping[str, Any] | None = None
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+
+def resolve(value: Any) -> Target:
+    """Return ``value`` with what its decorator declared; a path is checked. Errors: CannotLoad."""
+    if isinstance(value, (str, Path)):
+        return Target(value=find_saved_model(Path(value)))
+    spec = declared_spec(value)
+    return _declared(value, declared_inputs(value), spec)
+
+
+def load_target(text: str) -> Target:
+    """Find what a command line names.
+
+    A path that exists is a SavedModel directory or an archive of one. Else ``MODULE:FUNCTION`` is imported,
+    with the current directory on the path; ``MODULE`` alone means its ``predict``. Its inputs are those of
+    ``rowwise.example_model``, else the module's ``INPUTS``, with its options in ``SPEC``.
+    Errors: CannotLoad.
+    """
+    path = Path(text)
+    if path.exists() and path.suffix != ".py":
+        return resolve(path)
+    module_name, colon, attribute = text.partition(":")
+    if module_name.endswith(".py"):
+        module = _load_file(Path(module_name))
+    elif not colon and ("/" in text or text.endswith(_ARCHIVES)):
+        raise CannotLoad(f"{text}: no such file or directory")
+    else:
+        module = _import(module_name)
+    return _from_module(module, attribute or _FUNCTION)
+
+
+def find_saved_model(path: Path) -> Path:
+    """Return ``path`` if it is a SavedModel directory or an archive. Errors: CannotLoad."""
+    if path.is_file() and path.name.endswith(_ARCHIVES):
+        return path
+    if (path / "saved_model.pb").is_file() or (path / "saved_model.pbtxt").is_file():
+        return path
+    if not path.exists():
+        raise CannotLoad(f"{path}: no such file or directory")
+    raise CannotLoad(
+        f"{path} is neither a SavedModel directory (it would hold saved_model.pb) nor an archive of one "
+        f"({', '.join(_ARCHIVES)})"
+    )
+
+
+def _from_module(module: ModuleType, attribute: str) -> Target:
+    value: Any = module
+    for part in attribute.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError as error:
+            raise CannotLoad(f"module {module.__name__!r} has no {attribute!r}") from error
+    inputs = declared_inputs(value)
+    if inputs is not None:
+        return resolve(value)
+    return _declared(value, getattr(module, "INPUTS", None), dict(getattr(module, "SPEC", {})))
+
+
+def _declared(value: Any, inputs: Mapping[str, Any] | None, spec: dict[str, Any]) -> Target:
+    details = spec.pop("inputs", {})
+    return Target(value=value, inputs=merged(inputs, details) if inputs is not None else None, spec=spec)
+
+
+def _import(name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise CannotLoad(
+                f"there is no module {name!r}, seen from {here}, and no file or directory of that name"
+            ) from error
+        raise CannotLoad(f"importing {name!r} failed: {error}") from error
+    except Exception as error:  # whatever the user's module raises is the user's to read
+        raise CannotLoad(f"importing {name!r} failed: {type(error).__name__}: {error}") from error
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise CannotLoad(f"{path}: no such file")
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None, "a .py file has a spec"
+    assert spec.loader is not None, "... and a loader"
+    module = module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # as above
+        raise CannotLoad(f"running {path} failed: {type(error).__name__}: {error}") from error
+    return module
