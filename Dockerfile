@@ -30,13 +30,13 @@ RUN useradd --system --uid 10001 --no-create-home rowwise \
 COPY --from=build /opt/rowwise /opt/rowwise
 COPY deploy/health_check.py /opt/rowwise/health_check.py
 ENV PATH=/opt/rowwise/bin:$PATH \
+    HOME=/var/lib/rowwise \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     TF_CPP_MIN_LOG_LEVEL=2 \
     ROWWISE_HOST=0.0.0.0 \
     ROWWISE_PORT=8000 \
-    ROWWISE_STORE=/var/lib/rowwise/store \
-    ROWWISE_CACHE=/var/lib/rowwise/cache
+    ROWWISE_STORE=/var/lib/rowwise/store
 # All that is kept lies here. The rest may be read-only, with a tmpfs on /tmp.
 VOLUME /var/lib/rowwise
 WORKDIR /var/lib/rowwise

@@ -216,7 +216,6 @@ def use(image: Image) -> None:
     temporary.mkdir(mode=0o777)
     temporary.chmod(0o1777)
     environment = image.environment | {
-        "HOME": "/nonexistent",
         "TMPDIR": str(temporary),
         "ROWWISE_HOST": "127.0.0.1",
         "ROWWISE_PORT": str(port),

@@ -34,8 +34,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server.settings": {"pydantic", "pydantic_settings"},
     "server.metrics": {"prometheus_client", "server.errors"},
     "server.batching": {"numpy", "server.errors"},
-    "server.protocol": {"msgspec", "numpy", "orjson", "simdjson", "server.errors", "server.signature"},
-    "server.store": {"server.errors", "server.signature", "server.spec"},
+    "server.protocol": {"ml_dtypes", "msgspec", "numpy", "orjson", "simdjson", "server.errors", "server.signature"},
+    "server.store": {"server.artifact", "server.errors", "server.signature", "server.spec"},
     "server.engine": {
         "numpy",
         "tensorflow",
@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "server.build": {
         "numpy",
+        "pydantic",
         "tensorflow",
         "vectorizer",
         "server.artifact",
@@ -68,7 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "uvicorn",
         "server",
     },
-    "rowwise": {"httpx", "numpy", "orjson", "rich", "server", "tensorflow", "typer", "vectorizer"},
+    "rowwise": {"httpx", "numpy", "orjson", "pydantic", "rich", "server", "tensorflow", "typer", "vectorizer"},
     "loadtests": {
         "fastapi",
         "gevent",
@@ -96,7 +97,14 @@ MAY_IMPORT: dict[str, set[str]] = {
 PRIVATE_TENSORFLOW = {"vectorizer/_pfor.py", "server/engine/_session.py"}
 
 #: Parts that may import TensorFlow when they are imported; ``rowwise`` may inside functions; nobody else may at all.
-TENSORFLOW_PARTS = ("vectorizer", "models", "server.engine", "server.build", "loadtests.baseline", "benchmarks")
+TENSORFLOW_PARTS = (
+    "vectorizer",
+    "models",
+    "server.engine",
+    "server.build",
+    "loadtests.baseline",
+    "rowwise._trace",
+)
 LAZY_TENSORFLOW_PARTS = (*TENSORFLOW_PARTS, "rowwise", "loadtests")
 
 #: The core gets clock, executor and randomness as arguments.
@@ -104,6 +112,8 @@ NOT_IN_BATCHING = {"asyncio", "datetime", "random", "secrets", "socket", "thread
 
 #: The only files that may read or write the process environment, each with its reason.
 MAY_USE_ENVIRONMENT: dict[str, str] = {
+    "models/training.py": "a model stands alone, so it asks by itself where trained weights are kept",
+    "rowwise/cli/register.py": "quietens TensorFlow's notices before it is loaded",
     "server/build/supervisor.py": "gives the builder an environment without the server's tokens",
 }
 
@@ -296,7 +306,7 @@ def modules_without_tensorflow() -> list[str]:
     return [
         module
         for module, path, _ in sources("rowwise", "server")
-        if not under(module, "server.engine") and not under(module, "server.build") and path.name != "__main__.py"
+        if not any(under(module, part) for part in TENSORFLOW_PARTS) and path.name != "__main__.py"
     ]
 
 
@@ -339,8 +349,9 @@ def bound_names(tree: ast.Module) -> set[str]:
 
 def declared_all(tree: ast.Module) -> list[str] | None:
     for node in tree.body:
-        if isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "__all__" for target in node.targets):
-            value = ast.literal_eval(node.value)
+        bound = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if isinstance(node, ast.Assign | ast.AnnAssign) and any(getattr(to, "id", "") == "__all__" for to in bound):
+            value = ast.literal_eval(node.value or ast.List())
             assert isinstance(value, list)
             return value
     return None
