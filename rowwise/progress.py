@@ -56,14 +56,15 @@ class BarView:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+        console = Console(file=stream)
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("[bold]{task.fields[title]}[/bold] {task.description}"),
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            console=Console(file=stream),
-            transient=True,
+            console=console,
+            transient=console.is_terminal,  # in a file the last state is kept, as its only line
         )
         self._task: Any = self._bar.add_task("starting", total=None, title=title)
 
