@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,8 @@ __all__ = ["Target", "find_saved_model", "load_target", "resolve"]
 
 _ARCHIVES = (".tar.gz", ".tgz", ".zip")
 _FUNCTION = "predict"
+#: How many of a module's own examples go along as probe inputs: as many as a server takes that imports the module.
+_N_EXAMPLES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,8 @@ def load_target(text: str) -> Target:
 
     A path that exists is a SavedModel directory or an archive of one. Else ``MODULE:FUNCTION`` is imported,
     with the current directory on the path; ``MODULE`` alone means its ``predict``. Its inputs are those of
-    ``rowwise.example_model``, else the module's ``INPUTS``, with its options in ``SPEC``.
+    ``rowwise.example_model``, else the module's ``INPUTS``, with its options in ``SPEC`` and real examples, to be
+    checked besides random ones, from ``examples()``.
     Errors: CannotLoad.
     """
     path = Path(text)
@@ -83,7 +87,18 @@ def _from_module(module: ModuleType, attribute: str) -> Target:
     inputs = declared_inputs(value)
     if inputs is not None:
         return resolve(value)
-    return _declared(value, getattr(module, "INPUTS", None), dict(getattr(module, "SPEC", {})))
+    spec = dict(getattr(module, "SPEC", {}))
+    make_examples = getattr(module, "examples", None)
+    if callable(make_examples):
+        spec.setdefault("examples", _first_examples(make_examples, module.__name__))
+    return _declared(value, getattr(module, "INPUTS", None), spec)
+
+
+def _first_examples(make_examples: Callable[[], Iterable[Any]], module_name: str) -> list[Any]:
+    try:
+        return list(islice(make_examples(), _N_EXAMPLES))
+    except Exception as error:  # whatever the user's module raises is the user's to read
+        raise CannotLoad(f"{module_name}.examples() failed: {type(error).__name__}: {error}") from error
 
 
 def _declared(value: Any, inputs: Mapping[str, Any] | None, spec: dict[str, Any]) -> Target:

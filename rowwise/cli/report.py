@@ -1,12 +1,14 @@
 """A certificate and measured costs as people read them, from their JSON alone.
 
 The certificate's JSON is that of ``certificate.json``. The costs' is that of ``costs.json``: its ``entries``
-map an entry point to a list with one object for each compiled graph: ``rows``, ``lengths``, ``cost_s`` (median
-seconds of one call), ``mode`` (the winner) and ``measured`` (every mode with its own ``cost_s``).
+map an entry point to one object for each compiled graph and execution mode that was timed: ``rows``,
+``lengths``, ``cost_s`` (median seconds of one call, null where the mode failed), ``compiler``, ``executor``,
+``intra_op_threads``, and ``chosen``, true for the mode that serves this graph.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,17 +47,20 @@ class Cost:
 
 
 def costs_of(costs: Mapping[str, Any], *, entry: str = _ENTRY) -> list[Cost]:
-    """Return the costs of one entry point, ascending by padded lengths, then by rows. Errors: BadAnswer."""
+    """Return the chosen modes' costs, ascending by padded lengths, then by rows. Errors: BadAnswer."""
     try:
+        timed = [(_bucket(each), each) for each in costs["entries"][entry] if each["cost_s"] is not None]
+        n_measured = Counter(bucket for bucket, _ in timed)
         read = [
             Cost(
-                rows=int(graph["rows"]),
-                lengths=tuple(int(size) for size in graph.get("lengths") or ()),
-                cost_s=float(graph["cost_s"]),
-                mode=_mode(graph["mode"]),
-                n_measured=len(graph.get("measured") or ()),
+                rows=bucket[1],
+                lengths=bucket[0],
+                cost_s=float(each["cost_s"]),
+                mode=_mode(each),
+                n_measured=n_measured[bucket],
             )
-            for graph in costs["entries"][entry]
+            for bucket, each in timed
+            if each["chosen"]
         ]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadAnswer(f"these are no costs of a model's {entry!r}: {error!r}") from error
@@ -168,6 +173,10 @@ def _parity_table(parity: Sequence[Mapping[str, Any]]) -> Table:
             "equal" if all(output["bitwise_equal"] for output in outputs) else "",
         )
     return table
+
+
+def _bucket(measurement: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
+    return tuple(int(size) for size in measurement["lengths"]), int(measurement["rows"])
 
 
 def _mode(mode: Mapping[str, Any]) -> str:

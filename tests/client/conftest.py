@@ -49,18 +49,14 @@ CERTIFICATE = {
 }
 _MODE = {"compiler": "graph", "executor": "single_threaded", "intra_op_threads": 1}
 COSTS = {
+    "format_version": 1,
     "entries": {
         "predict": [
-            {
-                "rows": rows,
-                "lengths": [],
-                "cost_s": cost_s,
-                "mode": _MODE,
-                "measured": [{**_MODE, "cost_s": cost_s}] * 4,
-            }
-            for rows, cost_s in ((64, 118e-6), (1, 12e-6), (8, 24e-6))
+            {"rows": rows, "lengths": [], "cost_s": cost_s, **_MODE, "executor": executor, "chosen": chosen}
+            for rows, best_s in ((64, 118e-6), (1, 12e-6), (8, 24e-6))
+            for executor, cost_s, chosen in (("single_threaded", best_s, True), ("default", 3 * best_s, False))
         ]
-    }
+    },
 }
 
 

@@ -20,6 +20,10 @@ SPEC = {"inputs": {"x": {"note": "kept"}}, "max_batch": 8}
 def predict(x, n):
     return x
 
+def examples():
+    for n in range(100):
+        yield {"x": np.full((2, 3), n), "n": n}
+
 class nested:
     @staticmethod
     def other(x, n):
@@ -48,7 +52,20 @@ def test_a_module_says_its_inputs_and_options(module_dir):
         "x": {"dtype": "float32", "shape": [2, 3], "note": "kept"},
         "n": {"dtype": "int32", "shape": []},
     }
-    assert target.spec == {"max_batch": 8}
+    assert target.spec["max_batch"] == 8
+
+
+def test_a_module_gives_its_first_examples_along(module_dir):
+    examples = load_target("shapes_of_rows:predict").spec["examples"]
+
+    assert [example["n"] for example in examples] == list(range(16))
+
+
+def test_a_module_whose_examples_fail_is_told_so(module_dir):
+    (module_dir / "late_rows.py").write_text("def predict(x): return x\ndef examples(): raise OSError('disk')")
+
+    with pytest.raises(CannotLoad, match=r"late_rows\.examples\(\) failed: OSError: disk"):
+        load_target("late_rows.py")
 
 
 @pytest.mark.parametrize("text", ["shapes_of_rows", "shapes_of_rows.py", "./shapes_of_rows.py:predict"])
@@ -61,7 +78,10 @@ def test_an_attribute_may_be_nested(module_dir):
 
 
 def test_a_module_is_not_changed_by_being_read(module_dir):
-    assert load_target("shapes_of_rows") == load_target("shapes_of_rows")
+    first, second = load_target("shapes_of_rows"), load_target("shapes_of_rows")
+
+    assert (first.value, first.inputs, first.spec["max_batch"]) == (second.value, second.inputs, 8)
+    assert sys.modules["shapes_of_rows"].SPEC == {"inputs": {"x": {"note": "kept"}}, "max_batch": 8}
 
 
 @pytest.mark.parametrize(
