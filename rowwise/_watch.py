@@ -18,7 +18,7 @@ _SLOWING = 1.3
 _UNREACHABLE_S = 10.0
 
 #: States on the way to AVAILABLE, and the stage that stands for one whose answer names none.
-_ON_THE_WAY = {"BUILDING": "queue", "BUILT": "load", "LOADING": "load"}
+_ON_THE_WAY = {"BUILDING": "queued", "BUILT": "load", "LOADING": "load"}
 
 
 def wait_until_available(

@@ -11,10 +11,10 @@ from rowwise.version_status import Stage
 __all__ = ["BarView", "RegistrationView", "SilentView", "view_for"]
 
 _SENTENCES = {
-    "trace": "tracing the function for one example",
+    "trace": "tracing",
     "pack": "packing",
     "upload": "uploading",
-    "queue": "waiting for the builder",
+    "queued": "waiting for the builder",
     "vectorize": "vectorizing",
     "check": "checking against the function",
     "measure": "measuring costs",

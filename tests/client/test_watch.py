@@ -82,7 +82,7 @@ def test_the_servers_stages_are_shown_and_states_without_one_have_their_own():
         view=recorder,
     )
 
-    assert recorder.stages == [Stage(name="queue"), measuring, Stage(name="load")]
+    assert recorder.stages == [Stage(name="queued"), measuring, Stage(name="load")]
 
 
 def test_a_short_gap_in_the_connection_is_bridged():
