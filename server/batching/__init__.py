@@ -1,0 +1,55 @@
+"""The core: admission, queues, the planner and the batcher. Start reading at ``plan``.
+
+Pure Python: no TensorFlow, no HTTP, no event loop, and no clock of its own.
+"""
+
+from __future__ import annotations
+
+from server.batching.admission import QueueLimits
+from server.batching.batcher import Batcher
+from server.batching.costs import CostTable
+from server.batching.errors import (
+    BatchingError,
+    Cancelled,
+    DeadlineExceeded,
+    Draining,
+    ExecutionFailed,
+    ModelUnloaded,
+    QueueFull,
+    Refused,
+    TooManyRows,
+)
+from server.batching.interfaces import Executor, Observer
+from server.batching.items import Batch, Item, Part, Span
+from server.batching.plan import Dispatch, Idle, Policy, Reason, Waiting, WaitUntil, plan
+from server.batching.queue import Group, Quota
+
+__all__ = [
+    "Batch",
+    "Batcher",
+    "BatchingError",
+    "Cancelled",
+    "CostTable",
+    "DeadlineExceeded",
+    "Dispatch",
+    "Draining",
+    "ExecutionFailed",
+    "Executor",
+    "Group",
+    "Idle",
+    "Item",
+    "ModelUnloaded",
+    "Observer",
+    "Part",
+    "Policy",
+    "QueueFull",
+    "QueueLimits",
+    "Quota",
+    "Reason",
+    "Refused",
+    "Span",
+    "TooManyRows",
+    "WaitUntil",
+    "Waiting",
+    "plan",
+]

@@ -1,0 +1,140 @@
+"""What passes through the core: items come in, batches go to the executor, parts say where rows ran.
+
+These are the objects of the hot path: mutable, slotted, made once for each request or batch, and without
+behaviour. The batcher and the group's queue write their fields; everybody else reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from server.batching.queue import Group
+    from server.errors import RowwiseError
+
+__all__ = ["Batch", "Item", "Part", "Span"]
+
+#: Rows ``start`` up to ``stop`` of an item, inside a batch.
+Span = tuple["Item", int, int]
+
+
+class Item:
+    """One request's rows of one group.
+
+    ``payload`` is the caller's own; the core never looks at it. Times are readings of the batcher's clock, in
+    seconds; ``deadline_s`` None means that the item may wait as long as it takes.
+    ``on_done`` is called exactly once for an admitted item, on the thread that drives the batcher. By then
+    ``error`` is set, or ``parts`` cover the rows from 0 to ``n_rows`` in order.
+    """
+
+    __slots__ = (
+        "arrived_s",
+        "deadline_s",
+        "due_s",
+        "error",
+        "group",
+        "is_done",
+        "n_rows",
+        "n_unfinished",
+        "next_row",
+        "on_done",
+        "parts",
+        "payload",
+    )
+
+    def __init__(
+        self,
+        group: Group,
+        n_rows: int,
+        payload: object,
+        *,
+        arrived_s: float,
+        deadline_s: float | None,
+        on_done: Callable[[Item], None],
+    ) -> None:
+        self.group = group
+        self.n_rows = n_rows
+        self.payload = payload
+        self.arrived_s = arrived_s
+        self.deadline_s = deadline_s
+        self.on_done = on_done
+        #: ``deadline_s``, or infinity.
+        self.due_s = math.inf if deadline_s is None else deadline_s
+        #: First row that no batch has taken. ``n_rows`` when no row waits; written by the group's queue.
+        self.next_row = 0
+        #: Rows whose result has not come. 0 exactly when the item has its whole result; written by the batcher.
+        self.n_unfinished = n_rows
+        #: True from just before ``on_done`` is called. A done item has no waiting rows.
+        self.is_done = False
+        #: Why there is no result; set before ``is_done``.
+        self.error: RowwiseError | None = None
+        #: Where the rows ran, in row order once ``is_done``; some parts may be there beside an error.
+        self.parts: list[Part] = []
+
+
+class Part:
+    """Rows ``start`` up to ``stop`` of an item, which ran as rows ``offset`` onwards of ``batch``.
+
+    ``outputs`` is what the executor returned for the whole batch; the core never looks at it.
+    """
+
+    __slots__ = ("batch", "offset", "outputs", "start", "stop")
+
+    def __init__(self, batch: Batch, outputs: object, offset: int, start: int, stop: int) -> None:
+        self.batch = batch
+        self.outputs = outputs
+        self.offset = offset
+        self.start = start
+        self.stop = stop
+
+
+class Batch:
+    """Rows of one group that run in one call of one bucket.
+
+    ``id`` counts up from 1; ``n_rows`` is at most ``bucket``; ``reason`` is the planner's; times are seconds.
+    """
+
+    __slots__ = (
+        "bucket",
+        "dispatched_s",
+        "finished_s",
+        "group",
+        "id",
+        "n_rows",
+        "predicted_s",
+        "reason",
+        "spans",
+    )
+
+    def __init__(
+        self,
+        batch_id: int,
+        group: Group,
+        bucket: int,
+        spans: list[Span],
+        *,
+        n_rows: int,
+        reason: str,
+        dispatched_s: float,
+        predicted_s: float,
+    ) -> None:
+        self.id = batch_id
+        self.group = group
+        self.bucket = bucket
+        #: Whose rows it holds, in row order of the batch. Empty once their items were told: an item leads to
+        #: its batches through its parts, and a way back would keep outputs alive until the cycle collector runs.
+        self.spans = spans
+        self.n_rows = n_rows
+        self.reason = reason
+        self.dispatched_s = dispatched_s
+        #: Measured cost of the bucket, seconds.
+        self.predicted_s = predicted_s
+        #: NaN while it runs.
+        self.finished_s = math.nan
+
+    @property
+    def n_padding(self) -> int:
+        """Rows of the bucket that no item filled."""
+        return self.bucket - self.n_rows
