@@ -22,7 +22,7 @@ from typing import Any
 
 from server.signature import ModelSignature
 
-__all__ = ["FORMAT_VERSION", "CompiledGraph", "ExecutionMode", "Manifest", "PREDICT"]
+__all__ = ["FORMAT_VERSION", "PREDICT", "CompiledGraph", "ExecutionMode", "Manifest"]
 
 FORMAT_VERSION = 1
 #: The entry point that every model has. Derivatives are further entry points.

@@ -43,6 +43,7 @@ __all__ = [
     "called_graph",
     "convert_rows",
     "function_graph",
+    "graph_by_name",
     "is_stateful",
     "op_key",
     "stock_registry",
@@ -203,7 +204,11 @@ def _convert_call(pfor_input: Any) -> list[Any]:
 
 def called_graph(op: Any, attribute: str) -> Any:
     """Return the graph of the function that ``op`` names in ``attribute``."""
-    name = op.get_attr(attribute).name
+    return graph_by_name(op, op.get_attr(attribute).name)
+
+
+def graph_by_name(op: Any, name: str) -> Any:
+    """Return the graph of a function that the graph of ``op`` knows by name."""
     return function_graph(op.graph._get_function(name))
 
 

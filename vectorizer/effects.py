@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from vectorizer._pfor import called_graph, is_stateful
+from vectorizer._pfor import called_graph, graph_by_name, is_stateful
 from vectorizer.errors import SideEffectError
 from vectorizer.source import source_line
 
@@ -79,13 +79,6 @@ def walk_ops(graph: Any) -> Iterator[Any]:
                 yield from visit(called_graph(op, attribute))
             if op.type in ("Case", "StatelessCase"):
                 for branch in op.get_attr("branches"):
-                    yield from visit(branch_graph(op, branch.name))
+                    yield from visit(graph_by_name(op, branch.name))
 
     yield from visit(graph)
-
-
-def branch_graph(op: Any, name: str) -> Any:
-    """Return the graph of one branch of a ``Case`` op."""
-    from vectorizer._pfor import function_graph
-
-    return function_graph(op.graph._get_function(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -24,7 +25,7 @@ TOLERANCE = {
 }
 #: Rows of small numbers are compared absolutely, as if their largest were this.
 _SMALL = 1e-1
-_BITS = {2: np.int16, 4: np.int32, 8: np.int64}
+_BITS: dict[int, Any] = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def tolerance_of(dtype: tf.DType, override: float | None) -> float:

@@ -55,7 +55,8 @@ class ExampleFunction:
     def __call__(self, example: Mapping[str, Any]) -> tuple[tf.Tensor, ...]:
         """Run one example; values are anything that TensorFlow converts."""
         arguments = [tf.convert_to_tensor(example[name], spec.dtype) for name, spec in self.inputs.items()]
-        return tuple(self.concrete(*arguments))
+        answers: tuple[tf.Tensor, ...] = tuple(self.concrete(*arguments))
+        return answers
 
 
 def trace_example(fn: Callable[..., Any], inputs: Mapping[str, tf.TensorSpec]) -> ExampleFunction:
@@ -136,7 +137,6 @@ def _is_keras_model(fn: Any) -> bool:
 
 
 def _keras_call(model: Any, specs: Mapping[str, tf.TensorSpec]) -> Callable[..., Any]:
-    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def call(**example: tf.Tensor) -> Any:
         batch = {name: tf.expand_dims(value, 0) for name, value in example.items()}
         if len(specs) == 1:
@@ -145,7 +145,8 @@ def _keras_call(model: Any, specs: Mapping[str, tf.TensorSpec]) -> Callable[...,
             result = model(batch, training=False)
         return tf.nest.map_structure(lambda value: tf.squeeze(value, 0), result)
 
-    return call
+    not_converted: Callable[..., Any] = tf.autograph.experimental.do_not_convert(call)
+    return not_converted
 
 
 def _first_lines(error: BaseException, *, limit: int = 6) -> str:

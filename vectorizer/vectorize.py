@@ -54,7 +54,7 @@ def vectorize(
     Errors: TraceError, DeclarationError, SideEffectError, LoopedOpError, ConversionError, ProbeError, ParityError.
     Source: Agarwal, "Static Automatic Batching In TensorFlow", ICML 2019.
     """
-    report = progress or (lambda stage, done, total: None)
+    report = progress or _no_progress
     sizes = _bucket_sizes(buckets)
     axes = length_axes(inputs, lengths or {})
     report("trace", 0, 1)
@@ -107,6 +107,10 @@ def vectorize(
     return Vectorized(
         function=function, axes=axes, outputs=outputs, graphs=graphs, probes=tuple(probes), certificate=certificate
     )
+
+
+def _no_progress(_stage: str, _done: int, _total: int) -> None:
+    """Nobody is watching."""
 
 
 def _bucket_sizes(buckets: str | Sequence[int]) -> tuple[int, ...]:

@@ -171,7 +171,7 @@ class Vectorized:
             values = [answer[output.name] for answer in answers]
             if all(isinstance(dim, int) for dim in output.dims):
                 dtype = output.dtype.as_numpy_dtype
-                packed[output.name] = np.stack(values) if values else np.zeros((0, *output.dims), dtype)  # type: ignore[arg-type]
+                packed[output.name] = np.stack(values) if values else np.zeros((0, *output.dims), dtype)
             else:
                 packed[output.name] = values
         return packed[SINGLE_OUTPUT] if list(packed) == [SINGLE_OUTPUT] else packed

@@ -145,7 +145,7 @@ def measure(
                 call(*arrays)
                 plain_cost.setdefault(bucket, clock() - started)
                 runs.append((measurement, call, arrays))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a mode that can't run is a result, not a failure
                 measurement.error = f"{type(error).__name__}: {error}"[:500]
         _rounds(runs, clock, lambda done: progress(len(wanted) + done, len(wanted) + _MAX_ROUNDS))
     progress(len(wanted) + _MAX_ROUNDS, len(wanted) + _MAX_ROUNDS)

@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     try:
         channel.progress("trace", 0, 1)
         _build(channel.request, channel)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever ended the build is its reason
         channel.failed(error)
         return 1
     channel.done()

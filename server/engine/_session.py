@@ -62,9 +62,9 @@ class GraphSession:
         Shapes: as the signature's; arrays must be C-contiguous and of its dtype.
         Errors: KeyError if the signature, an input or an output is not there.
         """
-        definition = self._meta_graph.signature_def[signature] if signature in self._meta_graph.signature_def else None
-        if definition is None:
+        if signature not in self._meta_graph.signature_def:
             raise KeyError(f"signature {signature!r} is not in the SavedModel")
+        definition = self._meta_graph.signature_def[signature]
         options = config_pb2.CallableOptions()
         options.feed.extend(_tensor_name(definition.inputs, name, signature) for name in inputs)
         options.fetch.extend(_tensor_name(definition.outputs, name, signature) for name in outputs)

@@ -1,0 +1,396 @@
+"""Every model that the server knows: registering, building, loading, switching, deleting.
+
+The catalog drives store, builder and engine, and is the one place that knows which version serves. All of it runs
+on the event loop; what takes long (building, loading, deleting) is awaited there and done elsewhere. A switch is
+one assignment: requests that come after it go to the new version, those before it are finished by the old one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import itertools
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from server.artifact import CERTIFICATE_FILE, COSTS_FILE
+from server.build import ArchiveSource, Builder, BuildRequest, ImportSource, Progress
+from server.engine import EngineError
+from server.errors import RowwiseError
+from server.hosting import Host, Hosted
+from server.serving import ServedModel
+from server.spec import ModelSpec
+from server.store import ModelNotReady, State, Store, VersionRecord
+
+__all__ = ["Catalog", "CatalogOptions"]
+
+_log = logging.getLogger(__name__)
+
+#: Called with the model's name and what became of a build: ``built`` or the error's class name.
+BuildObserver = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogOptions:
+    """What the catalog takes from the settings. ``expected`` maps models to what registers them if missing."""
+
+    import_packages: tuple[str, ...]
+    batch_limit: int | None
+    queue_rows: int
+    default_timeout_s: float
+    expected: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Live:
+    """What is known of a version beyond the store: serving state, its reason, build progress, who waits."""
+
+    state: State
+    reason: str = ""
+    progress: Mapping[str, Any] | None = None
+    #: Set when the version has come to rest: available, failed, or gone.
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+
+class Catalog:
+    """Models by name, and the one version of each that serves.
+
+    ``on_build`` is told how each build ended. Errors of every method that takes a name: InvalidName.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        builder: Builder,
+        host: Host,
+        options: CatalogOptions,
+        on_build: BuildObserver = lambda model, result: None,
+    ) -> None:
+        self._store = store
+        self._builder = builder
+        self._host = host
+        self._options = options
+        self._on_build = on_build
+        #: The serving version of each model. Replaced as a whole entry, read by every request.
+        self._serving: dict[str, Hosted] = {}
+        self._live: dict[tuple[str, int], _Live] = {}
+        #: One change of what serves at a time, for each model.
+        self._changes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        #: Why a model that should serve does not, by name.
+        self._missing: dict[str, str] = {}
+        self._is_draining = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._upload_numbers = itertools.count(1)
+
+    # What is asked.
+
+    def resolve(self, name: str, version: int | None = None) -> ServedModel:
+        """Return the handle for predictions.
+
+        Errors: ModelNotFound; VersionNotFound; ModelNotReady if it exists and does not serve.
+        """
+        hosted = self._serving.get(name)
+        if hosted is not None and (version is None or version == hosted.model.version):
+            return hosted.model
+        record = self.version(name, version) if version is not None else self._representative(name)
+        raise ModelNotReady(name, version, _why_not(record))
+
+    def models(self) -> list[VersionRecord]:
+        """Return every version of every model, by name, oldest first."""
+        return [record for name in self._store.models() for record in self.versions(name)]
+
+    def versions(self, name: str) -> list[VersionRecord]:
+        """Return every version, oldest first. Errors: ModelNotFound."""
+        return [self._overlaid(record) for record in self._store.versions(name)]
+
+    def version(self, name: str, version: int) -> VersionRecord:
+        """Return one version. Errors: ModelNotFound; VersionNotFound."""
+        return self._overlaid(self._store.record(name, version))
+
+    def certificate(self, name: str, version: int | None = None) -> bytes:
+        """Return the certificate as JSON. Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built."""
+        return self._artifact_file(name, version, CERTIFICATE_FILE)
+
+    def costs(self, name: str, version: int | None = None) -> bytes:
+        """Return the measured costs as JSON. Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built."""
+        return self._artifact_file(name, version, COSTS_FILE)
+
+    def readiness(self) -> list[str]:
+        """Return why the server is not ready, a sentence each; empty when it is."""
+        if self._is_draining:
+            return ["the server is stopping"]
+        return [f"model {name!r}: {reason}" for name, reason in sorted(self._missing.items())]
+
+    def new_upload_path(self) -> Path:
+        """Return a file name for an archive on its way in, on the store's file system."""
+        return self._store.upload_dir() / f"upload-{next(self._upload_numbers)}"
+
+    async def wait(self, name: str, version: int) -> VersionRecord:
+        """Return once the version is AVAILABLE, FAILED or at rest otherwise.
+
+        Errors: ModelNotFound; VersionNotFound, also if it is deleted meanwhile.
+        """
+        record = self.version(name, version)
+        live = self._live.get((name, version))
+        if live is not None:
+            await live.settled.wait()
+            record = self.version(name, version)
+        return record
+
+    # What is changed.
+
+    async def start(self) -> None:
+        """Begin to load what was active, and to register what is expected and missing. Returns at once."""
+        for name in self._store.models():
+            active = self._store.active(name)
+            if active is not None:
+                self._missing[name] = f"version {active} is being loaded"
+                self._spawn(self._resume(name, active))
+        known = set(self._store.models())
+        for name, target in self._options.expected.items():
+            if name not in known or self._store.active(name) is None:
+                self._missing[name] = "it is being built"
+                self._spawn(self._register_expected(name, target))
+
+    async def register(self, name: str, spec: ModelSpec, source: ArchiveSource | ImportSource) -> VersionRecord:
+        """Record a new version as BUILDING and start its build. Errors: InvalidName; StoreUnwritable."""
+        loop = asyncio.get_running_loop()
+        options = spec.model_dump(mode="json", exclude_unset=True)
+        record = await loop.run_in_executor(None, self._store.create_version, name, options)
+        self._live[name, record.version] = _Live(State.BUILDING)
+        self._host.prepare()
+        live = self._live[name, record.version]
+        live.task = self._kept(asyncio.create_task(self._build(name, record.version, options, source)))
+        return self._overlaid(record)
+
+    async def activate(self, name: str, version: int) -> VersionRecord:
+        """Load and warm a built version, then let it answer in place of the one that did.
+
+        Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built; ArtifactRefused or LoadFailed, in which
+            case nothing has changed.
+        """
+        async with self._changes[name]:
+            await self._switch(name, version)
+        return self.version(name, version)
+
+    async def delete(self, name: str, version: int | None = None) -> None:
+        """Delete a version, or the model with all of them. Running requests of it are finished first.
+
+        Errors: ModelNotFound; VersionNotFound; Conflict for one version that is the active one.
+        """
+        numbers = [record.version for record in self._store.versions(name)] if version is None else [version]
+        if version is not None:
+            self._store.record(name, version)
+        for number in numbers:
+            live = self._live.get((name, number))
+            if live is not None and live.task is not None and not live.task.done():
+                live.task.cancel()
+                await asyncio.wait({live.task})
+        async with self._changes[name]:
+            serving = self._serving.get(name)
+            if version is None and serving is not None:
+                del self._serving[name]
+                await self._retire(serving)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, self._store.delete, name, version)
+            if version is None:
+                self._missing.pop(name, None)
+            for number in numbers:
+                gone = self._live.pop((name, number), None)
+                if gone is not None:
+                    gone.settled.set()
+
+    async def drain(self) -> None:
+        """Admit nothing more, stop builds, and return when everything that was admitted is answered."""
+        self._is_draining = True
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._host.drain()
+
+    # How it is done.
+
+    async def _build(
+        self, name: str, version: int, options: Mapping[str, Any], source: ArchiveSource | ImportSource
+    ) -> None:
+        live = self._live[name, version]
+        loop = asyncio.get_running_loop()
+        result = "built"
+        try:
+            request = BuildRequest(
+                name=name,
+                version=version,
+                spec=options,
+                source=self._taken(name, version, source),
+                source_dir=self._store.source_dir(name, version),
+                output_dir=self._store.staging_dir(name, version),
+                import_packages=self._options.import_packages,
+            )
+
+            def on_progress(progress: Progress) -> None:
+                live.progress = progress.to_json()
+
+            await self._builder.build(request, on_progress)
+            await loop.run_in_executor(None, self._store.commit, name, version)
+            live.state = State.BUILT
+            async with self._changes[name]:
+                active = self._store.active(name)
+                if active is None or active < version:
+                    await self._switch(name, version)
+        except RowwiseError as error:
+            result = type(error).__name__
+            await self._fail(name, version, live, str(error))
+        except OSError as error:
+            result = "OSError"
+            await self._fail(name, version, live, f"the server could not build it: {error.strerror or error}")
+        except asyncio.CancelledError:
+            result = "cancelled"
+            await self._fail(name, version, live, "the build was cancelled")
+            raise
+        finally:
+            live.progress = None
+            live.settled.set()
+            self._on_build(name, result)
+
+    def _taken(self, name: str, version: int, source: ArchiveSource | ImportSource) -> ArchiveSource | ImportSource:
+        """Move an upload to its version, so that it goes when the version goes."""
+        if isinstance(source, ImportSource):
+            return source
+        own = self._store.source_dir(name, version) / "archive"
+        source.path.rename(own)
+        return ArchiveSource(own, source.filename)
+
+    async def _fail(self, name: str, version: int, live: _Live, reason: str) -> None:
+        live.state, live.reason = State.FAILED, reason
+        if self._serving.get(name) is None and name in self._missing:
+            self._missing[name] = reason
+        _log.warning("version %d of model %r failed: %s", version, name, reason)
+        loop = asyncio.get_running_loop()
+        # A version that was built and can't be loaded stays as it is on disk; the store says no to failing it.
+        with contextlib.suppress(RowwiseError):
+            await asyncio.shield(loop.run_in_executor(None, self._store.fail, name, version, reason))
+
+    async def _switch(self, name: str, version: int) -> None:
+        """Load ``version`` and let it serve. Called under the model's lock."""
+        serving = self._serving.get(name)
+        if serving is not None and serving.model.version == version:
+            return
+        artifact = self._store.artifact_dir(name, version)
+        live = self._live.setdefault((name, version), _Live(State.BUILT))
+        live.state, live.reason = State.LOADING, ""
+        spec = ModelSpec.model_validate(self._store.spec(name, version))
+        loop = asyncio.get_running_loop()
+        try:
+            hosted = await self._host.load(
+                name,
+                version,
+                artifact,
+                queue_rows=spec.queue or self._options.queue_rows,
+                default_timeout_s=self._options.default_timeout_s
+                if spec.default_timeout_ms is None
+                else spec.default_timeout_ms / 1_000,
+                batch_limit=self._options.batch_limit,
+            )
+        except EngineError as error:
+            live.state, live.reason = State.UNLOADED, str(error)
+            raise
+        except asyncio.CancelledError:
+            live.state = State.UNLOADED
+            raise
+        try:
+            await loop.run_in_executor(None, self._store.activate, name, version)
+        except BaseException:
+            live.state = State.UNLOADED
+            await self._host.unload(hosted)
+            raise
+        self._serving[name] = hosted
+        live.state = State.AVAILABLE
+        self._missing.pop(name, None)
+        _log.info("model %r: version %d serves", name, version)
+        if serving is not None:
+            self._spawn(self._retire(serving))
+        # What has just been loaded lives until it is unloaded: full collections need not look at it again.
+        gc.collect()
+        gc.freeze()
+
+    async def _retire(self, hosted: Hosted) -> None:
+        live = self._live.get((hosted.model.name, hosted.model.version))
+        if live is not None:
+            live.state = State.UNLOADING
+        await self._host.unload(hosted)
+        if live is not None:
+            live.state = State.UNLOADED
+
+    async def _resume(self, name: str, version: int) -> None:
+        """Load what was active when the server stopped."""
+        try:
+            async with self._changes[name]:
+                await self._switch(name, version)
+        except RowwiseError as error:
+            self._missing[name] = f"version {version} could not be loaded: {error}"
+            _log.error("model %r: %s", name, self._missing[name])
+
+    async def _register_expected(self, name: str, target: str) -> None:
+        try:
+            record = await self.register(name, ModelSpec(), ImportSource(target))
+        except RowwiseError as error:
+            self._missing[name] = str(error)
+            _log.error("model %r: %s", name, error)
+            return
+        record = await self.wait(name, record.version)
+        if record.state is State.FAILED:
+            self._missing[name] = record.reason
+
+    def _representative(self, name: str) -> VersionRecord:
+        """Return the record that stands for a model: its active version, else its newest. Errors: ModelNotFound."""
+        versions = self.versions(name)
+        return next((record for record in versions if record.active), versions[-1])
+
+    def _overlaid(self, record: VersionRecord) -> VersionRecord:
+        live = self._live.get((record.model, record.version))
+        if live is None:
+            return replace(record, state=State.UNLOADED) if record.state is State.BUILT else record
+        return replace(record, state=live.state, reason=live.reason or record.reason, progress=live.progress)
+
+    def _artifact_file(self, name: str, version: int | None, file: str) -> bytes:
+        if version is None:
+            version = self._representative(name).version
+        return (self._store.artifact_dir(name, version) / file).read_bytes()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._kept(asyncio.create_task(work))
+
+    def _kept(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
+        """Hold on to a task until it ends, and log what it failed with."""
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a background task failed", exc_info=error)
+
+
+def _why_not(record: VersionRecord) -> str:
+    match record.state:
+        case State.BUILDING:
+            return "it is being built"
+        case State.LOADING:
+            return "it is being loaded"
+        case State.FAILED:
+            return f"its build failed: {record.reason}"
+        case State.UNLOADING | State.UNLOADED | State.BUILT:
+            return f"version {record.version} is not loaded; activate it" + (
+                f" ({record.reason})" if record.reason else ""
+            )
+        case State.AVAILABLE:
+            return "it is being switched; try again"

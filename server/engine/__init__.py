@@ -1,0 +1,13 @@
+"""Executes artifacts: sessions, staging memory, the thread.
+
+Importing it does not import TensorFlow; loading a model does.
+"""
+
+from __future__ import annotations
+
+from server.engine.errors import ArtifactRefused, EngineError, LoadFailed
+from server.engine.executor import EngineThread
+from server.engine.model import GroupRunner, LoadedModel
+from server.engine.staging import Staging
+
+__all__ = ["ArtifactRefused", "EngineError", "EngineThread", "GroupRunner", "LoadFailed", "LoadedModel", "Staging"]

@@ -1,0 +1,87 @@
+"""The thread that executes batches, so that the event loop never waits for a graph.
+
+One batch at a time: a second one that stood ready would have been planned too early, with fewer rows than the
+queue holds when the first has finished.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from server.batching import Batch, Group
+from server.engine.model import GroupRunner
+
+__all__ = ["EngineThread"]
+
+
+class EngineThread:
+    """Runs batches of any number of models in one thread. An ``Executor`` of the batching core.
+
+    ``post`` hands a function to the thread that drives the batcher, once for each batch; ``on_finished`` is the
+    batcher's ``finished``. Everything but the thread's own loop is called on the driving thread.
+    """
+
+    def __init__(self, *, post: Callable[..., object], name: str = "engine") -> None:
+        self._post = post
+        self._on_finished: Callable[[Batch, object, BaseException | None], None] = _not_connected
+        self._runners: dict[Group, GroupRunner] = {}
+        self._batches: queue.SimpleQueue[tuple[Batch, GroupRunner] | None] = queue.SimpleQueue()
+        #: 1 exactly while no batch is with the thread.
+        self._free = 1
+        self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
+
+    def start_thread(self, on_finished: Callable[[Batch, object, BaseException | None], None]) -> None:
+        """Begin to execute. ``on_finished`` is called on the driving thread."""
+        self._on_finished = on_finished
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the running batch end, then the thread."""
+        self._batches.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def attach(self, group: Group, runner: GroupRunner) -> None:
+        """Say what runs a group's batches."""
+        self._runners[group] = runner
+
+    def detach(self, group: Group) -> None:
+        """Forget a group; none of its batches may run any more."""
+        del self._runners[group]
+
+    def free(self) -> int:
+        """Return how many batches could start now: 1 or 0."""
+        return self._free
+
+    def start(self, batch: Batch) -> None:
+        """Hand a batch to the thread. Errors: KeyError if its group is not attached."""
+        runner = self._runners[batch.group]
+        self._free = 0
+        self._batches.put((batch, runner))
+
+    def _loop(self) -> None:
+        post, finish, take = self._post, self._finish, self._batches.get
+        while (work := take()) is not None:
+            batch, runner = work
+            outputs: Any = None
+            failure: BaseException | None = None
+            try:
+                outputs = runner.run(batch)
+            except BaseException as error:  # noqa: BLE001 - it is the batch's error, and the thread lives on
+                failure = error
+            try:
+                post(finish, batch, outputs, failure)
+            except RuntimeError:
+                return  # the event loop is closed: nobody waits for an answer any more
+            del work, batch, runner, outputs, failure
+
+    def _finish(self, batch: Batch, outputs: object, failure: BaseException | None) -> None:
+        self._free = 1
+        self._on_finished(batch, outputs, failure)
+
+
+def _not_connected(_batch: Batch, _outputs: object, _error: BaseException | None) -> None:
+    raise AssertionError("a batch finished before start_thread was called")

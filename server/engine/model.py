@@ -1,0 +1,128 @@
+"""An artifact in memory: its sessions, its prepared callables, its staging."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from server.artifact import SAVED_MODEL_DIR, CompiledGraph, Manifest
+from server.batching import Batch
+from server.engine.errors import ArtifactRefused, LoadFailed
+from server.engine.staging import Staging
+
+__all__ = ["GroupRunner", "LoadedModel"]
+
+#: Calls of each bucket before it serves: the first builds executors and XLA code, the second finds caches warm.
+_WARM_CALLS = 2
+
+
+class GroupRunner:
+    """All buckets of one entry point at one padded length. Used by one thread."""
+
+    def __init__(self, staging: Staging, calls: Mapping[int, Any], costs_s: Mapping[int, float]) -> None:
+        self._staging = staging
+        self._calls = calls
+        #: Measured cost of each bucket, seconds: what the planner plans with.
+        self.costs_s = costs_s
+
+    def run(self, batch: Batch) -> list[np.ndarray[Any, Any]]:
+        """Execute a batch whose payloads are ``Rows``.
+
+        Shapes: outputs in the signature's order, ``[bucket, *shape]`` each; rows from ``batch.n_rows`` on are padding.
+        Errors: what TensorFlow raises.
+        """
+        outputs = self._calls[batch.bucket](*self._staging.fill(batch))
+        return self._staging.owned(outputs)
+
+    def warm(self) -> None:
+        """Run every bucket, so that no request meets a first call."""
+        for bucket, call in self._calls.items():
+            for _ in range(_WARM_CALLS):
+                call(*self._staging.blank(bucket))
+
+
+class LoadedModel:
+    """One version, ready to run. ``groups`` maps (entry point, padded lengths) to its buckets."""
+
+    def __init__(
+        self, manifest: Manifest, groups: Mapping[tuple[str, tuple[int, ...]], GroupRunner], sessions: list[Any]
+    ) -> None:
+        self.manifest = manifest
+        self.groups = groups
+        self._sessions = sessions
+
+    @classmethod
+    def load(cls, artifact: Path, *, batch_limit: int | None = None) -> LoadedModel:
+        """Load and warm an artifact. Takes seconds: call it on a thread of its own.
+
+        ``batch_limit`` leaves out larger buckets; the smallest one always stays.
+        Errors: ArtifactRefused if the directory is no artifact; LoadFailed with TensorFlow's error.
+        """
+        try:
+            manifest = Manifest.read(artifact)
+        except (OSError, ValueError) as error:
+            raise ArtifactRefused(f"the artifact can't be read: {error}; register the model again") from error
+        sessions: dict[tuple[str, int], Any] = {}
+        try:
+            groups = _groups(manifest, artifact / SAVED_MODEL_DIR, sessions, batch_limit)
+        except BaseException:
+            _close(list(sessions.values()))
+            raise
+        return cls(manifest, groups, list(sessions.values()))
+
+    def close(self) -> None:
+        """Give the memory back. No batch of it may run."""
+        _close(self._sessions)
+        self.groups = {}
+
+
+def _groups(
+    manifest: Manifest, saved_model: Path, sessions: dict[tuple[str, int], Any], batch_limit: int | None
+) -> dict[tuple[str, tuple[int, ...]], GroupRunner]:
+    from server.engine._session import GraphSession  # TensorFlow: the HTTP process answers before it is loaded
+
+    names = Staging.names(manifest.signature)
+    outputs = [tensor.name for tensor in manifest.signature.outputs]
+    groups = {}
+    for entry, graphs in manifest.entries.items():
+        for lengths in dict.fromkeys(graph.lengths for graph in graphs):
+            kept = _within([graph for graph in graphs if graph.lengths == lengths], batch_limit)
+            calls = {}
+            for graph in kept:
+                key = (graph.mode.executor, graph.mode.intra_op_threads)
+                try:
+                    if key not in sessions:
+                        sessions[key] = GraphSession(saved_model, executor=key[0], intra_op_threads=key[1])
+                    calls[graph.rows] = sessions[key].callable(graph.signature, inputs=names, outputs=outputs)
+                except KeyError as error:
+                    raise ArtifactRefused(f"the artifact is incomplete: {error.args[0]}") from error
+                except Exception as error:
+                    raise LoadFailed(f"{type(error).__name__}: {error}") from error
+            staging = Staging(manifest.signature, lengths, [graph.rows for graph in kept])
+            runner = GroupRunner(staging, calls, {graph.rows: graph.cost_s for graph in kept})
+            _warm(runner)
+            groups[entry, lengths] = runner
+    return groups
+
+
+def _warm(runner: GroupRunner) -> None:
+    import tensorflow as tf
+
+    # A function may refuse zeros (an integer division, a checked assertion): it is warm all the same.
+    with contextlib.suppress(tf.errors.InvalidArgumentError):
+        runner.warm()
+
+
+def _within(graphs: list[CompiledGraph], batch_limit: int | None) -> list[CompiledGraph]:
+    if batch_limit is None:
+        return graphs
+    return [graph for graph in graphs if graph.rows <= batch_limit] or [min(graphs, key=lambda graph: graph.rows)]
+
+
+def _close(sessions: list[Any]) -> None:
+    while sessions:
+        sessions.pop().close()

@@ -1,0 +1,129 @@
+"""Copying rows into the memory that a compiled graph reads: once, and nothing else is done to them.
+
+A group's buckets share one array for each input, as long as the largest bucket; a smaller bucket is its first
+rows. Rows that no example fills repeat row 0 of the same batch, so that no model sees values that no caller sent,
+and rows of an earlier batch never show. Only the thread that runs the group's batches touches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from server.batching import Batch, Span
+from server.signature import STRING, LengthAxis, ModelSignature, TensorSignature
+
+__all__ = ["Staging"]
+
+
+class Staging:
+    """The input arrays of one entry point at one padded length.
+
+    Shapes: for each input ``[largest bucket, *padded shape]``, then for each length axis that the function is told
+        ``[largest bucket]``.
+    """
+
+    def __init__(self, signature: ModelSignature, lengths: tuple[int, ...], buckets: Sequence[int]) -> None:
+        sizes = {axis.name: size for axis, size in zip(signature.axes, lengths, strict=True)}
+        largest = max(buckets)
+        self._inputs = [
+            (index, _empty(tensor, largest, sizes), tensor) for index, tensor in enumerate(signature.inputs)
+        ]
+        self._told = [
+            (index, np.zeros(largest, axis.length_dtype))
+            for index, axis in enumerate(signature.axes)
+            if axis.length_input is not None
+        ]
+        self._arrays = [array for _, array, _ in self._inputs] + [array for _, array in self._told]
+        #: What a bucket's graph is called with: views of the arrays, in the order of ``names``.
+        self._views = {bucket: [array[:bucket] for array in self._arrays] for bucket in buckets}
+
+    @staticmethod
+    def names(signature: ModelSignature) -> list[str]:
+        """Return the input names of a compiled graph in staging order."""
+        return [tensor.name for tensor in signature.inputs] + [
+            axis.length_input for axis in signature.axes if axis.length_input is not None
+        ]
+
+    def blank(self, bucket: int) -> list[np.ndarray[Any, Any]]:
+        """Return a bucket's arrays as they are: zeros at first, for warming."""
+        return self._views[bucket]
+
+    def fill(self, batch: Batch) -> list[np.ndarray[Any, Any]]:
+        """Copy the batch's rows in and return its bucket's arrays. Payloads are ``Rows``."""
+        n_rows, bucket = batch.n_rows, batch.bucket
+        for index, array, tensor in self._inputs:
+            if tensor.is_fixed:
+                _copy_fixed(array, index, batch.spans, n_rows)
+            else:
+                _copy_padded(array, index, batch.spans)
+            if n_rows < bucket:
+                array[n_rows:bucket] = array[0]
+        for index, array in self._told:
+            row = 0
+            for item, start, stop in batch.spans:
+                for true in item.payload.lengths[start:stop]:  # type: ignore[attr-defined]
+                    array[row] = true[index]
+                    row += 1
+            array[n_rows:bucket] = array[0]
+        return self._views[bucket]
+
+    def owned(self, outputs: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """Copy the outputs that lie in staging memory: the next batch would overwrite them.
+
+        TensorFlow may hand an input's own memory through a graph that returns it unchanged.
+        """
+        return [
+            output.copy() if any(np.may_share_memory(output, array) for array in self._arrays) else output
+            for output in outputs
+        ]
+
+
+def _empty(tensor: TensorSignature, rows: int, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:
+    shape = (rows, *tensor.padded_shape(sizes))
+    if tensor.dtype == STRING:
+        return np.full(shape, b"", dtype=object)
+    return np.zeros(shape, dtype=_numpy_dtype(tensor.dtype))
+
+
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    if name == "bfloat16":
+        import ml_dtypes  # registers the dtype with NumPy; TensorFlow brings it
+
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    return np.dtype(name)
+
+
+def _copy_fixed(array: np.ndarray[Any, Any], index: int, spans: Sequence[Span], n_rows: int) -> None:
+    blocks = [
+        item.payload.columns[index]  # type: ignore[attr-defined]
+        if stop - start == item.n_rows
+        else item.payload.columns[index][start:stop]  # type: ignore[attr-defined]
+        for item, start, stop in spans
+    ]
+    if len(blocks) == 1:
+        array[:n_rows] = blocks[0]
+    else:
+        # One call for all rows: a slice assignment for each costs four times as much.
+        np.concatenate(blocks, out=array[:n_rows])
+
+
+def _copy_padded(array: np.ndarray[Any, Any], index: int, spans: Sequence[Span]) -> None:
+    blank: Any = b"" if array.dtype == object else 0
+    row = 0
+    for item, start, stop in spans:
+        for value in item.payload.columns[index][start:stop]:  # type: ignore[attr-defined]
+            target = array[row]
+            if value.shape != target.shape:
+                target[...] = blank
+                target = target[tuple(map(slice, value.shape))]
+            target[...] = value
+            row += 1
+
+
+def axis_sizes(axes: Sequence[LengthAxis], lengths: Sequence[int]) -> tuple[int, ...]:
+    """Return the padded size of each axis for one example's true lengths."""
+    return tuple(axis.bucket_for(length) for axis, length in zip(axes, lengths, strict=True))

@@ -1,0 +1,153 @@
+"""Where models live while they serve: the batcher, the engine's thread, and the event loop between them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from server.artifact import PREDICT
+from server.batching import Batcher, CostTable, Group, Observer, QueueLimits, Quota
+from server.engine import EngineThread, LoadedModel
+from server.serving import ServedModel
+
+__all__ = ["GroupKey", "Host", "Hosted"]
+
+#: A timer that is this much early is left as it is: the loop's own resolution.
+_TIMER_SLACK_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """What rows of one batch have in common."""
+
+    model: str
+    version: int
+    entry: str
+    lengths: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Hosted:
+    """A loaded version and the handle that requests use."""
+
+    model: ServedModel
+    loaded: LoadedModel
+    groups: tuple[Group, ...]
+
+
+class Host:
+    """Runs loaded models on one engine thread, driven by one event loop.
+
+    ``start`` needs a running loop. Loading and unloading happen on a thread of their own, one at a time.
+    """
+
+    def __init__(self, *, limits: QueueLimits, observer: Observer | None = None) -> None:
+        self._limits = limits
+        self._observer = observer
+        self._loading = ThreadPoolExecutor(1, thread_name_prefix="rowwise-load")
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Connect batcher, engine thread and loop."""
+        loop = self._loop = asyncio.get_running_loop()
+        # The loop's clock is monotonic; deadlines and timers must agree on one.
+        self._clock = time.monotonic
+        self._engine = EngineThread(post=loop.call_soon_threadsafe)
+        self.batcher = Batcher(
+            clock=self._clock,
+            executor=self._engine,
+            defer=self._defer,
+            limits=self._limits,
+            observer=self._observer,
+        )
+        self._engine.start_thread(self.batcher.finished)
+
+    def prepare(self) -> None:
+        """Import TensorFlow in the background: a build has begun, and its result will be loaded."""
+        self._loading.submit(_import_tensorflow)
+
+    async def load(
+        self,
+        name: str,
+        version: int,
+        artifact: Path,
+        *,
+        queue_rows: int,
+        default_timeout_s: float,
+        batch_limit: int | None,
+    ) -> Hosted:
+        """Load and warm an artifact and make it ready to answer. Errors: ArtifactRefused; LoadFailed."""
+        loaded = await self._loop.run_in_executor(
+            self._loading, lambda: LoadedModel.load(artifact, batch_limit=batch_limit)
+        )
+        quota = Quota(queue_rows)
+        groups = {}
+        for (entry, lengths), runner in loaded.groups.items():
+            group = Group(
+                GroupKey(name, version, entry, lengths),
+                CostTable(runner.costs_s),
+                label=f"model {name!r} version {version}",
+                quota=quota,
+            )
+            self._engine.attach(group, runner)
+            if entry == PREDICT:
+                groups[lengths] = group
+        model = ServedModel(
+            name,
+            version,
+            loaded.manifest.signature,
+            groups,
+            batcher=self.batcher,
+            clock=self._clock,
+            default_timeout_s=default_timeout_s,
+        )
+        return Hosted(model, loaded, tuple(groups.values()))
+
+    async def unload(self, hosted: Hosted) -> None:
+        """Finish what was admitted, then give the memory back."""
+        idle = [self._loop.create_future() for _ in hosted.groups]
+        for group, future in zip(hosted.groups, idle, strict=True):
+            self.batcher.close_group(group, on_idle=partial(future.set_result, None))
+        await asyncio.gather(*idle)
+        for group in hosted.groups:
+            self._engine.detach(group)
+        await self._loop.run_in_executor(self._loading, hosted.loaded.close)
+
+    async def drain(self) -> None:
+        """Admit nothing more and return when all that was admitted is answered."""
+        drained = self._loop.create_future()
+        self.batcher.drain(lambda: drained.set_result(None))
+        await drained
+
+    async def aclose(self) -> None:
+        """Stop the threads. What is loaded goes with the process."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._loop.run_in_executor(None, self._engine.stop)
+        self._loading.shutdown(wait=False, cancel_futures=True)
+
+    def _defer(self, function: object) -> None:
+        self._loop.call_soon(self._end_of_tick, function)
+
+    def _end_of_tick(self, poll: object) -> None:
+        poll()  # type: ignore[operator]
+        wakeup_s = self.batcher.next_wakeup_s()
+        if wakeup_s is not None and (self._timer is None or wakeup_s < self._timer.when() - _TIMER_SLACK_S):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(wakeup_s, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        self.batcher.expire()
+        wakeup_s = self.batcher.next_wakeup_s()
+        if wakeup_s is not None:
+            self._timer = self._loop.call_at(max(wakeup_s, self._clock() + _TIMER_SLACK_S), self._expire)
+
+
+def _import_tensorflow() -> None:
+    import tensorflow  # noqa: F401

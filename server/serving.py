@@ -1,0 +1,244 @@
+"""A model that serves: from a request's rows to items of the core, and from their parts back to answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from server.batching import Batch, Batcher, Group, Item, Part
+from server.errors import RowwiseError
+from server.protocol import Column, Rows
+from server.signature import LengthAxis, ModelSignature, TensorSignature
+
+__all__ = ["Answer", "ServedModel", "Ticket"]
+
+
+class Answer:
+    """What became of a request.
+
+    ``error`` is None exactly if ``outputs`` are there: in the signature's order, an array ``[n, *shape]`` where the
+    output's shape is fixed, else a list of n arrays at their true lengths. ``batch`` is the last batch that
+    executed rows of it (None if none did); ``queue_s`` the longest wait of a row, seconds.
+    """
+
+    __slots__ = ("batch", "error", "outputs", "queue_s")
+
+    def __init__(
+        self, *, error: RowwiseError | None, outputs: list[Column], batch: Batch | None, queue_s: float
+    ) -> None:
+        self.error = error
+        self.outputs = outputs
+        self.batch = batch
+        self.queue_s = queue_s
+
+    @property
+    def batch_id(self) -> int:
+        """The batch's number; 0 if no row was executed."""
+        return 0 if self.batch is None else self.batch.id
+
+    @property
+    def bucket(self) -> int:
+        """Rows of the batch's graph."""
+        return 0 if self.batch is None else self.batch.bucket
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of the batch that belonged to callers."""
+        return 0 if self.batch is None else self.batch.n_rows
+
+    @property
+    def compute_s(self) -> float:
+        """Execution time of the batch, hand-over included, seconds."""
+        return 0.0 if self.batch is None else self.batch.finished_s - self.batch.dispatched_s
+
+    @property
+    def reason(self) -> str:
+        """Why the batch was dispatched as it was."""
+        return "" if self.batch is None else self.batch.reason
+
+
+class Ticket:
+    """A request under way: one item for each group that its rows fall into.
+
+    ``places`` says which rows of the request each item holds; None if one item holds them all.
+    """
+
+    __slots__ = ("_batcher", "_items", "_model", "_n_open", "_on_done", "_places")
+
+    def __init__(self, model: ServedModel, batcher: Batcher, on_done: Callable[[Answer], None]) -> None:
+        self._model = model
+        self._batcher = batcher
+        self._on_done = on_done
+        self._places: list[list[int]] | None = None
+        self._items: Sequence[Item] = ()
+        #: Items that are not done. ``on_done`` is called when it gets to 0.
+        self._n_open = 0
+
+    def submit(self, items: Sequence[Item], places: list[list[int]] | None) -> None:
+        """Queue all items or none. Errors: what ``Batcher.submit`` raises; ``on_done`` is then not called."""
+        self._items = items
+        self._places = places
+        self._n_open = len(items)
+        submit = self._batcher.submit
+        for number, item in enumerate(items):
+            try:
+                submit(item)
+            except RowwiseError:
+                # Nothing of it has run: batches are formed at the end of the tick.
+                self._on_done = _nobody
+                for queued in items[:number]:
+                    self._batcher.cancel(queued)
+                raise
+
+    def cancel(self) -> bool:
+        """Take back what no batch has taken. True if anything was: then ``on_done`` is called with Cancelled."""
+        taken_back = False
+        for item in self._items:
+            taken_back |= self._batcher.cancel(item)
+        return taken_back
+
+    def item_done(self, _item: Item) -> None:
+        """Note that an item has ended, however it did: the core's ``on_done``."""
+        self._n_open -= 1
+        if not self._n_open:
+            self._on_done(self._model.answer(self._items, self._places))
+
+
+class ServedModel:
+    """The handle that the protocols hold: one loaded version and its groups."""
+
+    __slots__ = (
+        "_axes",
+        "_batcher",
+        "_clock",
+        "_default_timeout_s",
+        "_groups",
+        "_only_group",
+        "name",
+        "signature",
+        "version",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        version: int,
+        signature: ModelSignature,
+        groups: Mapping[tuple[int, ...], Group],
+        *,
+        batcher: Batcher,
+        clock: Callable[[], float],
+        default_timeout_s: float,
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.signature = signature
+        self._axes: Sequence[LengthAxis] = signature.axes
+        self._groups = groups
+        self._only_group = None if signature.axes else groups[()]
+        self._batcher = batcher
+        self._clock = clock
+        self._default_timeout_s = default_timeout_s
+
+    def predict(self, rows: Rows, *, timeout_s: float | None, on_done: Callable[[Answer], None]) -> Ticket:
+        """Queue a request's rows; ``on_done`` is called once, on the event loop's thread.
+
+        ``timeout_s`` None takes the model's default. Errors, at once and instead of ``on_done``: what
+        ``Batcher.submit`` raises; nothing of the request is queued then.
+        """
+        now_s = self._clock()
+        deadline_s = now_s + (self._default_timeout_s if timeout_s is None else timeout_s)
+        ticket = Ticket(self, self._batcher, on_done)
+        if self._only_group is not None:
+            items = [self._item(self._only_group, rows, now_s, deadline_s, ticket)]
+            ticket.submit(items, None)
+            return ticket
+        assert rows.lengths is not None
+        members: dict[tuple[int, ...], list[int]] = {}
+        for index, lengths in enumerate(rows.lengths):
+            padded = tuple(axis.bucket_for(true) for axis, true in zip(self._axes, lengths, strict=True))
+            members.setdefault(padded, []).append(index)
+        if len(members) == 1:
+            items = [self._item(self._groups[next(iter(members))], rows, now_s, deadline_s, ticket)]
+            ticket.submit(items, None)
+        else:
+            items = [
+                self._item(self._groups[padded], _select(rows, indexes), now_s, deadline_s, ticket)
+                for padded, indexes in members.items()
+            ]
+            ticket.submit(items, list(members.values()))
+        return ticket
+
+    @staticmethod
+    def _item(group: Group, rows: Rows, now_s: float, deadline_s: float, ticket: Ticket) -> Item:
+        return Item(group, rows.n, rows, arrived_s=now_s, deadline_s=deadline_s, on_done=ticket.item_done)
+
+    def answer(self, items: Sequence[Item], places: Sequence[Sequence[int]] | None) -> Answer:
+        """Put the parts of a request's finished items together."""
+        first = items[0]
+        error = first.error
+        if len(items) > 1:
+            error = next((item.error for item in items if item.error is not None), None)
+        parts = first.parts
+        if error is None and len(items) == 1 and len(parts) == 1 and self._only_group is not None:
+            part = parts[0]
+            start, stop = part.offset, part.offset + part.stop - part.start
+            outputs: list[Column] = [output[start:stop] for output in part.outputs]  # type: ignore[attr-defined]
+            return Answer(
+                error=None, outputs=outputs, batch=part.batch, queue_s=part.batch.dispatched_s - first.arrived_s
+            )
+        ran = [part for item in items for part in item.parts]
+        batch = max((part.batch for part in ran), key=lambda batch: batch.finished_s, default=None)
+        queue_s = max((part.batch.dispatched_s for part in ran), default=first.arrived_s) - first.arrived_s
+        if error is not None:
+            return Answer(error=error, outputs=[], batch=batch, queue_s=queue_s)
+        outputs = [self._collect(index, tensor, items, places) for index, tensor in enumerate(self.signature.outputs)]
+        return Answer(error=None, outputs=outputs, batch=batch, queue_s=queue_s)
+
+    def _collect(
+        self, index: int, tensor: TensorSignature, items: Sequence[Item], places: Sequence[Sequence[int]] | None
+    ) -> Column:
+        """Gather one output's rows from all parts, in the order of the request."""
+        n_rows = sum(item.n_rows for item in items)
+        rows: list[np.ndarray[Any, Any]] = [None] * n_rows  # type: ignore[list-item]
+        for number, item in enumerate(items):
+            payload: Any = item.payload
+            for part in item.parts:
+                output = _output(part, index)
+                for step in range(part.stop - part.start):
+                    inside = part.start + step
+                    row = output[part.offset + step]
+                    if not tensor.is_fixed:
+                        row = self._cut(row, tensor, payload.lengths[inside])
+                    rows[inside if places is None else places[number][inside]] = row
+        return np.stack(rows) if tensor.is_fixed else rows
+
+    def _cut(
+        self, row: np.ndarray[Any, Any], tensor: TensorSignature, lengths: tuple[int, ...]
+    ) -> np.ndarray[Any, Any]:
+        index = self.signature.axis_index
+        return row[tuple(slice(None) if isinstance(dim, int) else slice(lengths[index[dim]]) for dim in tensor.shape)]
+
+
+def _output(part: Part, index: int) -> np.ndarray[Any, Any]:
+    outputs: Any = part.outputs
+    array: np.ndarray[Any, Any] = outputs[index]
+    return array
+
+
+def _select(rows: Rows, indexes: Sequence[int]) -> Rows:
+    assert rows.lengths is not None
+    return Rows(
+        n=len(indexes),
+        columns=tuple(
+            column[list(indexes)] if isinstance(column, np.ndarray) else [column[index] for index in indexes]
+            for column in rows.columns
+        ),
+        lengths=[rows.lengths[index] for index in indexes],
+    )
+
+
+def _nobody(answer: Answer) -> None:
+    """Takes the end of items of a request that was refused: its caller has the refusal already."""
