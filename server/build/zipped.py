@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import stat
 import struct
 import zipfile
@@ -74,14 +75,18 @@ class _BoundedReads(io.BufferedReader):
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         super().__init__(io.FileIO(path))
+        self._size_bytes = path.stat().st_size
         self._max_bytes = max_bytes
 
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        if whence == os.SEEK_SET and offset < 0:
+            raise zipfile.BadZipFile("it points before its own start")
+        return super().seek(offset, whence)
+
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is None or size < 0:
-            size = self._max_bytes + 1
-        elif size > self._max_bytes:
+        # Never more than there is: a buffer of the size that is asked for would be made first.
+        left = max(self._size_bytes - self.tell(), 0)
+        size = left if size is None or size < 0 else min(size, left)
+        if size > self._max_bytes:
             raise ArchiveTooLarge(f"the zip's table of contents has {size} bytes, over {self._max_bytes}")
-        read = super().read(size)
-        if len(read) > self._max_bytes:
-            raise ArchiveTooLarge(f"the zip's table of contents has over {self._max_bytes} bytes")
-        return read
+        return super().read(size)

@@ -109,15 +109,17 @@ def _recover_version(version: VersionLayout, disk: Disk, name: str, number: int,
         )
     committed = (version.artifact / MANIFEST_FILE).is_file()
     if record.state is State.BUILDING:
-        record = (
-            replace(record, state=State.BUILT)
-            if committed
-            else replace(record, state=State.FAILED, reason=STOPPED_WHILE_BUILDING)
-        )
         try:
+            if committed:
+                # The process may have ended between the rename and the disk.
+                disk.sync_tree(version.artifact)
+                record = replace(record, state=State.BUILT)
+            else:
+                record = replace(record, state=State.FAILED, reason=STOPPED_WHILE_BUILDING)
             disk.write_json(version.record, record_to_json(record))
-        except StoreUnwritable as error:
+        except (StoreDamaged, StoreUnwritable) as error:
             damage.append(str(error))
+            return replace(record, state=State.FAILED, reason=str(error))
     elif record.state is State.BUILT and not committed:
         reason = str(StoreDamaged(version.artifact, f"it has no {MANIFEST_FILE}; register the model again"))
         damage.append(reason)

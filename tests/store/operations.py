@@ -1,0 +1,153 @@
+"""What can be done to a store, as pairs of a preparation and the act that is interrupted.
+
+``python -m tests.store.operations DIRECTORY OPERATION`` prepares ``DIRECTORY/0``, ``1``, ``2``... and in each one kills
+the process that does the operation (SIGKILL) before its first, second, third... durable step, until it gets through;
+prints the steps as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+from server.store import Disk, Store
+
+SPEC = {"max_batch": 8, "labels": {"team": "vision"}}
+STOPPED = "op Foo has no converter"
+
+
+def noon() -> datetime:
+    return datetime(2025, 1, 2, 12, tzinfo=UTC)
+
+
+def fill(directory: Path, text: str) -> None:
+    """Write an artifact as a builder does: without any care for power cuts."""
+    (directory / "saved_model" / "variables").mkdir(parents=True)
+    (directory / "model.json").write_text(text)
+    (directory / "saved_model" / "saved_model.pb").write_text(f"graph of {text}")
+    (directory / "saved_model" / "variables" / "variables.data").write_text(f"weights of {text}" * 100)
+
+
+def build(store: Store, name: str, text: str) -> int:
+    """Register and build a version."""
+    version = store.create_version(name, SPEC).version
+    (store.source_dir(name, version) / "upload.tar.gz").write_text("archive")
+    fill(store.staging_dir(name, version), text)
+    store.commit(name, version)
+    return version
+
+
+def prepare(root: Path, disk: Disk) -> Store:
+    """Open a store with two models: ``a`` with versions 1 (active), 2 and 3 (failed); ``b`` with version 1."""
+    store = Store.open(root, disk=disk, now=noon)
+    build(store, "a", "a1")
+    build(store, "a", "a2")
+    store.activate("a", 1)
+    store.fail("a", store.create_version("a", SPEC).version, "no")
+    build(store, "b", "b1")
+    return store
+
+
+def open_as_left(store: Store) -> None:
+    """Nothing more than what every operation starts with."""
+
+
+def start_version(store: Store) -> None:
+    store.create_version("a", SPEC)
+    (store.source_dir("a", 4) / "upload.tar.gz").write_text("archive")
+    fill(store.staging_dir("a", 4), "a4")
+
+
+def leave_a_mess(store: Store) -> None:
+    """Two builds under way, one of them committed but for its record; an upload; a deletion half done."""
+    start_version(store)
+    store.create_version("b", SPEC)
+    fill(store.staging_dir("b", 2), "b2")
+    store.staging_dir("b", 2).rename(store.staging_dir("b", 2).with_name("artifact"))
+    (store.upload_dir() / "upload").write_text("half an archive")
+    (store.upload_dir().parent / "trash" / "c-1").mkdir()
+    (store.upload_dir().parent / "trash" / "c-1" / "record.json").write_text("{}")
+    (store.upload_dir().parent / "models" / "a" / ".new-9").mkdir()
+
+
+Act = Callable[[Store], object]
+
+#: By name: what comes before, and the act. ``None`` as the act: the store is opened again.
+OPERATIONS: dict[str, tuple[Act, Act | None]] = {
+    "create a version": (open_as_left, lambda store: store.create_version("a", SPEC)),
+    "create a model": (open_as_left, lambda store: store.create_version("new", SPEC)),
+    "commit": (start_version, lambda store: store.commit("a", 4)),
+    "fail": (start_version, lambda store: store.fail("a", 4, STOPPED)),
+    "activate": (open_as_left, lambda store: store.activate("a", 2)),
+    "activate the first": (open_as_left, lambda store: store.activate("b", 1)),
+    "deactivate": (open_as_left, lambda store: store.deactivate("a")),
+    "delete a version": (open_as_left, lambda store: store.delete("a", 2)),
+    "delete a model": (open_as_left, lambda store: store.delete("a")),
+    "open after a crash": (leave_a_mess, None),
+}
+
+
+class Countdown:
+    """A fault hook that calls ``then`` before step number ``step``, counted from when it is armed."""
+
+    def __init__(self, step: int, then: Callable[[], None]) -> None:
+        self._left = step
+        self._then = then
+        self.armed = False
+        self.steps: list[str] = []
+
+    def __call__(self, step: str) -> None:
+        if self.armed:
+            self.steps.append(step)
+            if self._left == 0:
+                self._then()
+            self._left -= 1
+
+
+def operate(root: Path, operation: str, disk: Disk, fault: Countdown) -> None:
+    """Prepare the store, arm the fault, and do the operation."""
+    before, act = OPERATIONS[operation]
+    store = prepare(root, disk)
+    before(store)
+    if act is None:
+        store.close()
+        fault.armed = True
+        Store.open(root, disk=disk, now=noon).close()
+    else:
+        fault.armed = True
+        act(store)
+        store.close()
+
+
+def kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_at_each_step(directory: Path, operation: str) -> list[str]:
+    """Return the steps. The process must have one thread, for it forks."""
+    for step in count():
+        root = directory / str(step)
+        child = os.fork()
+        if child == 0:
+            fault = Countdown(step, kill_self)
+            # What a killed process wrote is in the kernel: only a power cut needs fsync.
+            operate(root, operation, Disk(fault=fault, fsync=lambda _: None), fault)
+            (directory / "steps.json").write_text(json.dumps(fault.steps))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status == 0:
+            steps: list[str] = json.loads((directory / "steps.json").read_text())
+            return steps
+        assert os.WIFSIGNALED(status), f"step {step}: {status}"
+        assert os.WTERMSIG(status) == signal.SIGKILL
+    raise AssertionError("count() has no end")
+
+
+if __name__ == "__main__":
+    print(json.dumps(kill_at_each_step(Path(sys.argv[1]), sys.argv[2])))
