@@ -1,9 +1,10 @@
-"""Configuration of the manual, and its one directive: the table of settings, read from server/settings.py."""
+"""Configuration of the manual; its two directives read from the server what it can be told and what it counts."""
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,39 @@ class SettingsTable(SphinxDirective):
         return node.children
 
 
+def metrics() -> list[tuple[str, str, str]]:
+    """Return (name, labels, meaning) of each metric of the server."""
+    sys.path.insert(0, str(ROOT))
+    from server.metrics import Metrics
+
+    families = {family.name: family for family in Metrics(process=False).registry.collect()}
+    found = []
+    for attribute in vars(Metrics(process=False)).values():
+        for family in attribute.describe() if hasattr(attribute, "labels") else ():
+            suffix = "_total" if family.type == "counter" else ""
+            labels = ", ".join(attribute._labelnames)
+            found.append((f"{family.name}{suffix}", labels, families[family.name].documentation))
+    return found
+
+
+class MetricsTable(SphinxDirective):
+    """``{metrics-table}``: one definition for each metric."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table as nodes."""
+        self.env.note_dependency(str(ROOT / "server" / "metrics.py"))
+        text = StringList()
+        for name, labels, meaning in metrics():
+            text.append(f"`{name}` ({labels})", "metrics")
+            text.append(f": {meaning}", "metrics")
+            text.append("", "metrics")
+        node = nodes.Element()
+        self.state.nested_parse(text, 0, node)
+        return node.children
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the directive."""
+    """Register the directives."""
     app.add_directive("settings-table", SettingsTable)
+    app.add_directive("metrics-table", MetricsTable)
     return {"parallel_read_safe": True}
