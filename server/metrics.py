@@ -1,0 +1,183 @@
+"""Everything that the server counts, in Prometheus' form.
+
+Labels have bounded values: a model's name gets into them only once that model is known, so that strangers asking
+for names can't make series. Series of a deleted version go with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Metrics", "Scrape", "VersionMetrics"]
+
+#: Seconds. From a batch on an idle machine (tens of microseconds) to a caller's patience.
+_SECONDS = (25e-6, 50e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 1e-2, 25e-3, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_PADDING = (0, *_ROWS)
+
+_VERSION = ("model", "version")
+#: Label of requests that reached no model: unknown names, malformed paths.
+_NOBODY = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """One answer to ``GET /metrics``."""
+
+    body: bytes
+    content_type: str
+
+
+class Metrics:
+    """The process's registry. ``of_version`` gives the series of one version, looked up once and kept.
+
+    All methods are called on the event loop's thread.
+    """
+
+    def __init__(self, *, process: bool = True) -> None:
+        self.registry = CollectorRegistry()
+        if process:
+            ProcessCollector(registry=self.registry)
+            PlatformCollector(registry=self.registry)
+        registry = self.registry
+        self.requests = Counter(
+            "rowwise_requests", "Prediction requests by HTTP status code.", (*_VERSION, "code"), registry=registry
+        )
+        self.rows = Counter("rowwise_rows", "Rows executed, without padding.", _VERSION, registry=registry)
+        self.batches = Counter("rowwise_batches", "Batches executed.", _VERSION, registry=registry)
+        self.batch_rows = Histogram(
+            "rowwise_batch_rows", "Rows of a batch, without padding.", _VERSION, buckets=_ROWS, registry=registry
+        )
+        self.batch_padding = Histogram(
+            "rowwise_batch_padding_rows",
+            "Rows that only filled a bucket.",
+            _VERSION,
+            buckets=_PADDING,
+            registry=registry,
+        )
+        self.queue_seconds = Histogram(
+            "rowwise_queue_seconds",
+            "Time from admission to execution, by request.",
+            _VERSION,
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.compute_seconds = Histogram(
+            "rowwise_compute_seconds", "Execution time, by batch.", _VERSION, buckets=_SECONDS, registry=registry
+        )
+        self.queue_rows = Gauge("rowwise_queue_rows", "Rows that wait now.", _VERSION, registry=registry)
+        self.builds = Counter("rowwise_builds", "Builds that ended, by result.", ("result",), registry=registry)
+        self._versions: dict[tuple[str, int], VersionMetrics] = {}
+
+    def of_version(self, model: str, version: int) -> VersionMetrics:
+        """Return the series of a version that exists."""
+        found = self._versions.get((model, version))
+        if found is None:
+            found = self._versions[model, version] = VersionMetrics(self, model, version)
+        return found
+
+    def request_without_model(self, code: int) -> None:
+        """Count a request that no version answered."""
+        self.requests.labels(_NOBODY, _NOBODY, str(code)).inc()
+
+    def build_ended(self, result: str) -> None:
+        """Count a build. ``result`` is ``available``, or the name of an error class: bounded by our code."""
+        self.builds.labels(result).inc()
+
+    def forget(self, model: str, version: int) -> None:
+        """Drop the series of a version that was deleted."""
+        known = self._versions.pop((model, version), None)
+        if known is None:
+            return
+        for code in known.codes:
+            self.requests.remove(model, str(version), str(code))
+        for family in (
+            self.rows,
+            self.batches,
+            self.batch_rows,
+            self.batch_padding,
+            self.queue_seconds,
+            self.compute_seconds,
+            self.queue_rows,
+        ):
+            family.remove(model, str(version))
+
+    def render(self) -> Scrape:
+        """Return the exposition text."""
+        return Scrape(generate_latest(self.registry), CONTENT_TYPE_LATEST)
+
+
+class VersionMetrics:
+    """The series of one version: what the hot path touches."""
+
+    __slots__ = (
+        "_batch_padding",
+        "_batch_rows",
+        "_batches",
+        "_compute_seconds",
+        "_counted",
+        "_metrics",
+        "_queue_rows",
+        "_queue_seconds",
+        "_rows",
+        "model",
+        "version",
+    )
+
+    def __init__(self, metrics: Metrics, model: str, version: int) -> None:
+        self.model = model
+        self.version = version
+        labels = (model, str(version))
+        self._metrics = metrics
+        self._counted: dict[int, Callable[[], None]] = {}
+        self._rows = metrics.rows.labels(*labels)
+        self._batches = metrics.batches.labels(*labels)
+        self._batch_rows = metrics.batch_rows.labels(*labels)
+        self._batch_padding = metrics.batch_padding.labels(*labels)
+        self._queue_seconds = metrics.queue_seconds.labels(*labels)
+        self._compute_seconds = metrics.compute_seconds.labels(*labels)
+        self._queue_rows = metrics.queue_rows.labels(*labels)
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """The HTTP status codes counted so far."""
+        return tuple(self._counted)
+
+    def request(self, code: int) -> None:
+        """Count a request that was answered with ``code``; 499: its caller had left."""
+        count = self._counted.get(code)
+        if count is None:
+            child = self._metrics.requests.labels(self.model, str(self.version), str(code))
+            count = self._counted[code] = child.inc
+        count()
+
+    def batch(self, *, n_rows: int, bucket: int, compute_s: float) -> None:
+        """Record a batch that was executed: ``n_rows`` of callers in a graph of ``bucket`` rows."""
+        self._rows.inc(n_rows)
+        self._batches.inc()
+        self._batch_rows.observe(n_rows)
+        self._batch_padding.observe(bucket - n_rows)
+        self._compute_seconds.observe(compute_s)
+
+    def waited(self, queue_s: float) -> None:
+        """Record how long a request's rows waited for their execution."""
+        self._queue_seconds.observe(queue_s)
+
+    def queue_depth(self, n_rows: int) -> None:
+        """Set how many rows wait now."""
+        self._queue_rows.set(n_rows)

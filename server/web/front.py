@@ -1,0 +1,237 @@
+"""The outermost ASGI callable: predictions are answered here, everything else by the application behind it.
+
+A prediction passes no router, no middleware and no model class: its path is parsed once and remembered, its body
+goes to the ``Predictor``, its reply is sent in two messages. Every answer, of either kind, carries a request id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from server.errors import RowwiseError
+from server.metrics import Metrics
+from server.settings import Settings
+from server.store.errors import InvalidName
+from server.web.auth import Gate
+from server.web.bodies import Message, Receive, Send, read_body
+from server.web.errors import ClientGone, MethodNotAllowed, PathNotFound
+from server.web.paths import VerbPath, canonical_path, parse_verb_path
+from server.web.predict import Predictor
+from server.web.request_headers import PredictHeaders, RequestIds
+from server.web.status import CLIENT_GONE, Reply, error_reply
+
+__all__ = ["REQUEST_ID", "Front"]
+
+Scope = dict[str, Any]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+#: Key of the request's id in the scope that the application behind sees.
+REQUEST_ID = "rowwise.request_id"
+
+_LOG = logging.getLogger("rowwise.web")
+_ACCESS = logging.getLogger("rowwise.access")
+
+#: Seconds after which a waiting prediction starts to listen for its caller's leaving. Most are answered before, and
+#: save the task that listening costs (20 us); who leaves earlier is noticed then.
+_LISTEN_AFTER_S = 0.002
+
+#: Paths remembered. Past it, all are forgotten: strangers can make up paths, callers use few.
+_MAX_PATHS = 4_096
+
+#: Verbs of a path that the application behind answers.
+_MANAGEMENT_VERBS = frozenset({"activate"})
+
+
+class Front:
+    """Answers predictions; hands on everything else to ``app``."""
+
+    def __init__(self, app: App, predictor: Predictor, settings: Settings, metrics: Metrics, gate: Gate) -> None:
+        self._app = app
+        self._predictor = predictor
+        self._metrics = metrics
+        self._gate = gate if settings.protect_predict else None
+        self._max_body_bytes = settings.max_body_bytes
+        self._access_log = settings.access_log
+        self._ids = RequestIds()
+        #: Verb paths by their text; None: not one of ours.
+        self._paths: dict[str, VerbPath | None] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started_s = time.perf_counter()
+        headers = PredictHeaders(scope["headers"])
+        request_id = self._ids.of(headers.request_id)
+        path: str = scope["path"]
+        try:
+            verb_path = self._paths[path]
+        except KeyError:
+            verb_path = self._remember(path)
+        if verb_path is None:
+            status = await self._pass_on(scope, receive, send, request_id)
+        else:
+            status = await self._predict(verb_path, headers, request_id, scope, receive, send)
+        if self._access_log:
+            duration_ms = (time.perf_counter() - started_s) * 1e3
+            # %r: a path may hold line breaks.
+            _ACCESS.info("%s %r %d %.3f ms id=%s", scope["method"], path, status, duration_ms, request_id)
+
+    def _remember(self, path: str) -> VerbPath | None:
+        found = parse_verb_path(path)
+        if found is not None and found.verb in _MANAGEMENT_VERBS:
+            found = None
+        if len(self._paths) >= _MAX_PATHS:
+            self._paths.clear()
+        if len(path) <= 1_024:
+            self._paths[path] = found
+        return found
+
+    async def _predict(
+        self, path: VerbPath, headers: PredictHeaders, request_id: str, scope: Scope, receive: Receive, send: Send
+    ) -> int:
+        """Answer one prediction and return its status."""
+        try:
+            if scope["method"] != "POST":
+                raise MethodNotAllowed(scope["method"], scope["path"], allow=("POST",))
+            if self._gate is not None:
+                self._gate.check(scope["headers"], scope.get("client"))
+            timeout_s = headers.timeout_s()
+            headers.check_encoding()
+            body = await read_body(
+                receive, length_bytes=headers.length_bytes, limit_bytes=self._max_body_bytes, setting="max_body_bytes"
+            )
+        except RowwiseError as error:
+            reply = error_reply(error)
+            self._metrics.request_without_model(reply.status)
+            if isinstance(error, ClientGone):
+                return CLIENT_GONE
+        else:
+            answered = await self._await_reply(
+                path, body, receive, timeout_s=timeout_s, explain=headers.explain, request_id=request_id
+            )
+            if answered is None:
+                return CLIENT_GONE
+            reply = answered
+        await _send_reply(send, reply, request_id)
+        return reply.status
+
+    async def _await_reply(
+        self,
+        path: VerbPath,
+        body: bytes,
+        receive: Receive,
+        *,
+        timeout_s: float | None,
+        explain: bool,
+        request_id: str,
+    ) -> Reply | None:
+        """Start a prediction and wait for its reply; None if the caller leaves first."""
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Reply | None] = loop.create_future()
+
+        def on_reply(reply: Reply) -> None:
+            if not answered.done():
+                answered.set_result(reply)
+
+        call = self._predictor.start(
+            path, body, timeout_s=timeout_s, explain=explain, request_id=request_id, on_reply=on_reply
+        )
+        if answered.done():
+            return answered.result()
+        listener = _Listener(loop, receive, answered)
+        try:
+            reply = await answered
+        except asyncio.CancelledError:
+            call.abandon()
+            raise
+        finally:
+            listener.stop()
+        if reply is None:
+            call.abandon()
+        return reply
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> int:
+        """Let the application behind answer, with our request id on the answer; return its status."""
+        status = 0
+        complete = False
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status, complete
+            if status == CLIENT_GONE:
+                return
+            complete = message["type"] == "http.response.body" and not message.get("more_body", False)
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if status == CLIENT_GONE:
+                    return
+                headers = [header for header in message.get("headers", ()) if header[0] != b"x-request-id"]
+                message = {**message, "headers": [*headers, (b"x-request-id", request_id.encode())]}
+            await send(message)
+
+        if b"%2f" in scope.get("raw_path", b"").lower():
+            reply = error_reply(_slash_in_name(scope["path"]))
+            await _send_reply(send, reply, request_id)
+            return reply.status
+        path = canonical_path(scope["path"])
+        scope = {**scope, "path": path, "raw_path": path.encode(), REQUEST_ID: request_id}
+        try:
+            await self._app(scope, receive, send_with_id)
+        except Exception:
+            # The application has answered with 500 and raises so that the server can log it; we do that here, once.
+            _LOG.exception("request %s: %s %s failed", request_id, scope["method"], scope["path"])
+            if not complete:
+                raise  # The answer has begun: only closing the connection can tell the caller.
+        return status
+
+
+class _Listener:
+    """Resolves ``answered`` with None when the caller leaves. Starts late: see ``_LISTEN_AFTER_S``."""
+
+    __slots__ = ("_answered", "_loop", "_receive", "_task", "_timer")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, receive: Receive, answered: asyncio.Future[Reply | None]
+    ) -> None:
+        self._loop = loop
+        self._receive = receive
+        self._answered = answered
+        self._task: asyncio.Task[None] | None = None
+        self._timer = loop.call_later(_LISTEN_AFTER_S, self._start)
+
+    def _start(self) -> None:
+        self._task = self._loop.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        if not self._answered.done():
+            self._answered.set_result(None)
+
+    def stop(self) -> None:
+        """Stop listening: the answer is there, or nobody waits for it."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def _send_reply(send: Send, reply: Reply, request_id: str) -> None:
+    headers = [
+        *reply.headers,
+        (b"content-length", b"%d" % len(reply.body)),
+        (b"x-request-id", request_id.encode("ascii")),
+    ]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
+
+
+def _slash_in_name(path: str) -> RowwiseError:
+    prefix = "/v1/models/"
+    if path.lower().startswith(prefix):
+        return InvalidName(path[len(prefix) :])
+    return PathNotFound(f"nothing is served at {path!r}")

@@ -1,0 +1,121 @@
+"""What the web layer asks of the rest of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from server.build.source import Source
+from server.errors import RowwiseError
+from server.protocol import Column, Rows
+from server.signature import ModelSignature
+from server.spec import ModelSpec
+from server.store.records import VersionRecord
+
+__all__ = ["Answer", "Catalog", "ServedModel", "Ticket"]
+
+
+class Answer(Protocol):
+    """How a request ended: an error, or outputs in the signature's order; and how its rows were batched."""
+
+    @property
+    def error(self) -> RowwiseError | None:
+        """None where ``outputs`` are valid."""
+
+    @property
+    def outputs(self) -> Sequence[Column]:
+        """Arrays ``[n, ...]``, or lists of n arrays where the shape varies."""
+
+    @property
+    def batch_id(self) -> int:
+        """The batch that held the request's first row."""
+
+    @property
+    def bucket(self) -> int:
+        """Rows of that batch's graph."""
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows in it that belonged to callers."""
+
+    @property
+    def queue_s(self) -> float:
+        """Seconds from admission to execution."""
+
+    @property
+    def compute_s(self) -> float:
+        """Seconds of execution."""
+
+    @property
+    def reason(self) -> str:
+        """Why the batch was dispatched when it was."""
+
+
+class Ticket(Protocol):
+    """A request that was admitted."""
+
+    def cancel(self) -> bool:
+        """Take it back; False if it runs already or is done. ``on_done`` is called either way, once."""
+
+
+class ServedModel(Protocol):
+    """One version that answers."""
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+
+    @property
+    def version(self) -> int:
+        """Its version."""
+
+    @property
+    def signature(self) -> ModelSignature:
+        """Always the same object for one ServedModel."""
+
+    def predict(self, rows: Rows, *, timeout_s: float | None, on_done: Callable[[Answer], None]) -> Ticket:
+        """Admit rows. ``on_done`` is called exactly once, on the event loop's thread, maybe before this returns.
+
+        Errors: those of batching that refuse admission; then ``on_done`` is not called.
+        """
+
+
+class Catalog(Protocol):
+    """All models of the server and what can be done with them."""
+
+    def resolve(self, name: str, version: int | None = None) -> ServedModel:
+        """Return who answers; None is the active version. Errors: ModelNotFound, VersionNotFound, ModelNotReady."""
+
+    async def register(self, name: str, spec: ModelSpec, source: Source) -> VersionRecord:
+        """Record a new version as BUILDING and start its build. Owns an archive's file from then on."""
+
+    async def wait(self, name: str, version: int) -> VersionRecord:
+        """Return once the version is AVAILABLE, FAILED, or gone (VersionNotFound)."""
+
+    def models(self) -> list[VersionRecord]:
+        """Return every version of every model."""
+
+    def versions(self, name: str) -> list[VersionRecord]:
+        """Return every version of one model. Errors: ModelNotFound."""
+
+    def version(self, name: str, version: int) -> VersionRecord:
+        """Return one version. Errors: ModelNotFound, VersionNotFound."""
+
+    async def activate(self, name: str, version: int) -> VersionRecord:
+        """Switch to a version. Errors: not found, Conflict."""
+
+    async def delete(self, name: str, version: int | None) -> None:
+        """Delete one version, or all. Errors: not found, Conflict."""
+
+    def certificate(self, name: str, version: int | None) -> bytes:
+        """Return the certificate's JSON. Errors: not found, ModelNotReady."""
+
+    def costs(self, name: str, version: int | None) -> bytes:
+        """Return the measured costs' JSON. Errors: not found, ModelNotReady."""
+
+    def readiness(self) -> list[str]:
+        """Return the reasons why the server is not ready; none: it is."""
+
+    def new_upload_path(self) -> Path:
+        """Return a path that doesn't exist yet, in the store, for one upload."""

@@ -1,0 +1,155 @@
+"""The management API: register, list, inspect, activate, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import JSONResponse
+
+from server.build.source import ArchiveSource
+from server.metrics import Metrics
+from server.settings import Settings
+from server.spec import MODEL_NAME, ModelSpec
+from server.store.errors import InvalidName
+from server.store.records import State, VersionRecord
+from server.web.auth import Gate
+from server.web.bodies import body_chunks, read_body
+from server.web.errors import BodyTooLarge, RegistrationFailed, RegistrationRefused
+from server.web.interfaces import Catalog
+from server.web.paths import version_number
+from server.web.registration import read_registration, read_spec
+from server.web.request_headers import content_length
+from server.web.uploads import receive_upload
+
+__all__ = ["management_router"]
+
+#: A multipart body is the archive and this much at most: specification, part headers, boundaries.
+_FORM_ALLOWANCE_BYTES = 5 * 2**20
+
+
+def management_router(catalog: Catalog, settings: Settings, metrics: Metrics, gate: Gate) -> APIRouter:
+    """Return the routes, all of them behind ``gate``."""
+
+    async def guard(request: Request) -> None:
+        gate.check(request.scope["headers"], request.scope.get("client"))
+
+    router = APIRouter(prefix="/v1/models", dependencies=[Depends(guard)], tags=["management"])
+
+    @router.put("/{model}", status_code=202, summary="Register a new version")
+    async def register(model: str, request: Request, wait: bool = False) -> Response:  # noqa: FBT001, FBT002
+        if not MODEL_NAME.fullmatch(model):
+            raise InvalidName(model)
+        record = await _register(catalog, settings, model, request)
+        if wait:
+            return _waited(await catalog.wait(model, record.version))
+        return JSONResponse({**_brief(record), "status_url": _status_url(request, record)}, status_code=202)
+
+    @router.get("", summary="List every version of every model")
+    async def models() -> dict[str, list[dict[str, Any]]]:
+        return {"models": [record.to_json() for record in catalog.models()]}
+
+    @router.get("/{model}/versions/{version}/status", summary="State, reason and progress of a version")
+    async def status(model: str, version: str) -> dict[str, Any]:
+        return catalog.version(model, version_number(version)).to_json()
+
+    @router.post("/{model}/versions/{version}:activate", summary="Switch to a version, or roll back")
+    async def activate(model: str, version: str) -> dict[str, Any]:
+        return (await catalog.activate(model, version_number(version))).to_json()
+
+    @router.delete("/{model}", status_code=204, summary="Delete a model")
+    async def delete_model(model: str) -> Response:
+        versions = [record.version for record in catalog.versions(model)]
+        await catalog.delete(model, None)
+        for version in versions:
+            metrics.forget(model, version)
+        return Response(status_code=204)
+
+    @router.delete("/{model}/versions/{version}", status_code=204, summary="Delete a version")
+    async def delete_version(model: str, version: str) -> Response:
+        number = version_number(version)
+        await catalog.delete(model, number)
+        metrics.forget(model, number)
+        return Response(status_code=204)
+
+    _add_documents(router, catalog)
+    return router
+
+
+def _add_documents(router: APIRouter, catalog: Catalog) -> None:
+    """Add the routes of what the builder wrote beside a model."""
+
+    @router.get("/{model}/certificate", summary="Certificate of the active version")
+    async def active_certificate(model: str) -> Response:
+        return _json_document(catalog.certificate(model, None))
+
+    @router.get("/{model}/versions/{version}/certificate", summary="How a version was vectorized and checked")
+    async def certificate(model: str, version: str) -> Response:
+        return _json_document(catalog.certificate(model, version_number(version)))
+
+    @router.get("/{model}/costs", summary="Measured costs of the active version")
+    async def active_costs(model: str) -> Response:
+        return _json_document(catalog.costs(model, None))
+
+    @router.get("/{model}/versions/{version}/costs", summary="Every measured mode of every bucket")
+    async def costs(model: str, version: str) -> Response:
+        return _json_document(catalog.costs(model, version_number(version)))
+
+
+async def _register(catalog: Catalog, settings: Settings, model: str, request: Request) -> VersionRecord:
+    content_type = request.headers.get("content-type", "").encode("latin-1")
+    kind = content_type.partition(b";")[0].strip().lower()
+    length_bytes = content_length(_raw_header(request, b"content-length"))
+    if kind == b"multipart/form-data":
+        if length_bytes is not None and length_bytes > settings.max_archive_bytes + _FORM_ALLOWANCE_BYTES:
+            raise BodyTooLarge(
+                f"the upload of {length_bytes} bytes",
+                limit_bytes=settings.max_archive_bytes,
+                setting="max_archive_bytes",
+            )
+        upload = await receive_upload(
+            body_chunks(request.receive),
+            content_type=content_type,
+            path=catalog.new_upload_path(),
+            max_archive_bytes=settings.max_archive_bytes,
+            check_spec=read_spec,
+        )
+        try:
+            spec = ModelSpec() if upload.spec is None else read_spec(upload.spec)
+            return await catalog.register(model, spec, ArchiveSource(upload.path, upload.filename))
+        except BaseException:
+            upload.path.unlink(missing_ok=True)
+            raise
+    if kind in {b"application/json", b""}:
+        body = await read_body(
+            request.receive, length_bytes=length_bytes, limit_bytes=settings.max_body_bytes, setting="max_body_bytes"
+        )
+        spec, source = read_registration(body, settings)
+        return await catalog.register(model, spec, source)
+    raise RegistrationRefused(
+        f"Content-Type {kind.decode('latin-1')[:100]!r} is no registration: send multipart/form-data with 'archive' "
+        "and 'spec', or application/json with 'import_path'"
+    )
+
+
+def _waited(record: VersionRecord) -> Response:
+    if record.state is State.FAILED:
+        raise RegistrationFailed(record.reason, details=_brief(record))
+    return JSONResponse(record.to_json())
+
+
+def _brief(record: VersionRecord) -> dict[str, Any]:
+    return {"model": record.model, "version": record.version, "state": str(record.state)}
+
+
+def _status_url(request: Request, record: VersionRecord) -> str:
+    return f"{request.scope.get('root_path', '')}/v1/models/{quote(record.model)}/versions/{record.version}/status"
+
+
+def _json_document(body: bytes) -> Response:
+    return Response(body, media_type="application/json")
+
+
+def _raw_header(request: Request, name: bytes) -> bytes | None:
+    return next((value for key, value in request.scope["headers"] if key == name), None)

@@ -1,0 +1,108 @@
+"""TensorFlow Serving's questions about a model: its versions' states, and its signature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request
+
+from server.signature import ModelSignature, TensorSignature
+from server.store.records import State, VersionRecord
+from server.web.auth import Gate
+from server.web.interfaces import Catalog
+from server.web.paths import version_number
+from server.web.predict import labelled_version
+
+__all__ = ["model_status_router", "signature_def", "version_status"]
+
+#: Our states in the words of tensorflow_serving/apis/get_model_status.proto.
+_STATES = {
+    State.BUILDING: "START",
+    State.BUILT: "START",
+    State.LOADING: "LOADING",
+    State.AVAILABLE: "AVAILABLE",
+    State.UNLOADING: "UNLOADING",
+    State.UNLOADED: "END",
+    State.FAILED: "END",
+}
+
+#: Names of tensorflow/core/framework/types.proto that aren't ours in capitals.
+_DATA_TYPES = {"float16": "DT_HALF", "float32": "DT_FLOAT", "float64": "DT_DOUBLE"}
+
+
+def model_status_router(catalog: Catalog, gate: Gate | None) -> APIRouter:
+    """Return the routes; ``gate`` guards them where predictions are guarded, else it is None."""
+
+    async def guard(request: Request) -> None:
+        if gate is not None:
+            gate.check(request.scope["headers"], request.scope.get("client"))
+
+    router = APIRouter(prefix="/v1/models", dependencies=[Depends(guard)], tags=["models"])
+
+    @router.get("/{model}", summary="States of all versions")
+    async def status(model: str) -> dict[str, Any]:
+        newest_first = sorted(catalog.versions(model), key=lambda record: record.version, reverse=True)
+        return {"model_version_status": [version_status(record) for record in newest_first]}
+
+    @router.get("/{model}/versions/{version}", summary="State of a version")
+    async def one_status(model: str, version: str) -> dict[str, Any]:
+        return {"model_version_status": [version_status(catalog.version(model, version_number(version)))]}
+
+    @router.get("/{model}/labels/{label}", summary="State of a labelled version")
+    async def labelled_status(model: str, label: str) -> dict[str, Any]:
+        record = catalog.version(model, labelled_version(catalog, model, label))
+        return {"model_version_status": [version_status(record)]}
+
+    @router.get("/{model}/metadata", summary="Signature of the active version")
+    async def metadata(model: str) -> dict[str, Any]:
+        return _metadata(catalog, model, None)
+
+    @router.get("/{model}/versions/{version}/metadata", summary="Signature of a version")
+    async def one_metadata(model: str, version: str) -> dict[str, Any]:
+        return _metadata(catalog, model, version_number(version))
+
+    @router.get("/{model}/labels/{label}/metadata", summary="Signature of a labelled version")
+    async def labelled_metadata(model: str, label: str) -> dict[str, Any]:
+        return _metadata(catalog, model, labelled_version(catalog, model, label))
+
+    return router
+
+
+def version_status(record: VersionRecord) -> dict[str, Any]:
+    """Return one entry of ``model_version_status``. Source: TensorFlow Serving's ModelVersionStatus."""
+    failed = record.state is State.FAILED
+    return {
+        "version": str(record.version),
+        "state": _STATES[record.state],
+        "status": {
+            "error_code": "FAILED_PRECONDITION" if failed else "OK",
+            "error_message": record.reason if failed else "",
+        },
+    }
+
+
+def signature_def(signature: ModelSignature) -> dict[str, Any]:
+    """Return a SignatureDef in protobuf's JSON. The first dimension counts examples, -1 is any size."""
+    return {
+        "inputs": {tensor.name: _tensor_info(tensor) for tensor in signature.inputs},
+        "outputs": {tensor.name: _tensor_info(tensor) for tensor in signature.outputs},
+        "method_name": "tensorflow/serving/predict",
+    }
+
+
+def _metadata(catalog: Catalog, model: str, version: int | None) -> dict[str, Any]:
+    served = catalog.resolve(model, version)
+    definitions = {"serving_default": signature_def(served.signature)}
+    return {
+        "model_spec": {"name": served.name, "signature_name": "", "version": str(served.version)},
+        "metadata": {"signature_def": {"signature_def": definitions}},
+    }
+
+
+def _tensor_info(tensor: TensorSignature) -> dict[str, Any]:
+    sizes = [-1, *(dim if isinstance(dim, int) else -1 for dim in tensor.shape)]
+    return {
+        "name": f"{tensor.name}:0",
+        "dtype": _DATA_TYPES.get(tensor.dtype, f"DT_{tensor.dtype.upper()}"),
+        "tensor_shape": {"dim": [{"size": str(size), "name": ""} for size in sizes], "unknown_rank": False},
+    }

@@ -1,0 +1,166 @@
+"""A prediction from bytes to answer, without HTTP: any front end that has a path and a body can drive it.
+
+``Predictor.start`` does everything that can be done at once; the call that it returns finishes by calling back
+when the batch that held its rows is done. Nothing here awaits, so that a protocol can use it without a task.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+
+from server.errors import RowwiseError
+from server.metrics import Metrics, VersionMetrics
+from server.protocol import PredictCodec, codec_for
+from server.web.errors import LabelNotFound, NotOffered, PathNotFound
+from server.web.interfaces import Answer, Catalog, ServedModel, Ticket
+from server.web.paths import VerbPath, version_number
+from server.web.status import CLIENT_GONE, JSON, Reply, error_reply, internal_error_reply
+
+__all__ = ["PredictCall", "Predictor"]
+
+_LOG = logging.getLogger("rowwise.web")
+
+#: What can't stand inside a quoted string of a header.
+_UNQUOTABLE = re.compile(r'[^\x20-\x7e]|["\\]')
+
+_INSTEAD = {
+    "classify": "this model declares no class labels",
+    "regress": "this model declares no regression output",
+}
+
+
+class Predictor:
+    """Starts predictions against a catalog and counts how they end."""
+
+    def __init__(self, catalog: Catalog, metrics: Metrics, *, max_instances: int) -> None:
+        self._catalog = catalog
+        self._metrics = metrics
+        self._max_instances = max_instances
+
+    def start(
+        self,
+        path: VerbPath,
+        body: bytes,
+        *,
+        timeout_s: float | None,
+        explain: bool,
+        request_id: str,
+        on_reply: Callable[[Reply], None],
+    ) -> PredictCall:
+        """Decode and admit a request. ``on_reply`` is called exactly once, here or later, unless it is abandoned.
+
+        Units: ``timeout_s`` in seconds; None takes the model's own deadline.
+        """
+        call = PredictCall(request_id, on_reply, explain=explain)
+        try:
+            served = self.resolve(path)
+            call.metrics = self._metrics.of_version(served.name, served.version)
+            codec = call.codec = codec_for(served.signature)
+            request = codec.decode(body, max_instances=self._max_instances)
+            call.row_form = request.row_form
+            call.ticket = served.predict(request.rows, timeout_s=timeout_s, on_done=call.done)
+        except RowwiseError as error:
+            self.refuse(call, error)
+        except Exception:  # noqa: BLE001 - a bug of ours; the caller still gets one answer
+            _LOG.exception("request %s to %s failed", request_id, path)
+            call.finish(internal_error_reply(request_id))
+            if call.metrics is None:
+                self._metrics.request_without_model(500)
+        return call
+
+    def refuse(self, call: PredictCall, error: RowwiseError) -> None:
+        """End a call with an error before it was admitted."""
+        reply = error_reply(error)
+        if call.metrics is None:
+            self._metrics.request_without_model(reply.status)
+        call.finish(reply)
+
+    def resolve(self, path: VerbPath) -> ServedModel:
+        """Return who answers a path. Errors: those of the catalog; LabelNotFound, NotOffered, VersionMalformed."""
+        version = None if path.version is None else version_number(path.version)
+        if path.label is not None:
+            version = labelled_version(self._catalog, path.model, path.label)
+        served = self._catalog.resolve(path.model, version)
+        if path.verb == "predict":
+            return served
+        if path.verb in _INSTEAD:
+            raise NotOffered(f"model {path.model!r}: {_INSTEAD[path.verb]}; use ':predict' instead of ':{path.verb}'")
+        raise PathNotFound(f"':{path.verb[:40]}' is nothing that a model can be asked; use ':predict'")
+
+
+def labelled_version(catalog: Catalog, model: str, label: str) -> int:
+    """Return the newest version that carries a label. Errors: ModelNotFound, LabelNotFound."""
+    records = catalog.versions(model)
+    carrying = [record.version for record in records if label in record.labels]
+    if not carrying:
+        raise LabelNotFound(model, label, sorted({known for record in records for known in record.labels}))
+    return max(carrying)
+
+
+class PredictCall:
+    """One request on its way. Ends once: by ``done``, by ``finish``, or by ``abandon``."""
+
+    __slots__ = ("_ended", "_explain", "_on_reply", "_request_id", "codec", "metrics", "row_form", "ticket")
+
+    def __init__(self, request_id: str, on_reply: Callable[[Reply], None], *, explain: bool) -> None:
+        self._request_id = request_id
+        self._on_reply = on_reply
+        self._explain = explain
+        self._ended = False
+        #: None until a version is known; then every end is counted there.
+        self.metrics: VersionMetrics | None = None
+        self.codec: PredictCodec | None = None
+        self.row_form = True
+        #: None until admitted.
+        self.ticket: Ticket | None = None
+
+    def done(self, answer: Answer) -> None:
+        """Take the answer of the request's rows."""
+        if self._ended:
+            return
+        try:
+            reply = error_reply(answer.error) if answer.error is not None else self._success(answer)
+        except Exception:  # noqa: BLE001 - a bug of ours; the caller still gets one answer
+            _LOG.exception("request %s: its answer could not be written", self._request_id)
+            reply = internal_error_reply(self._request_id)
+        self.finish(reply)
+
+    def finish(self, reply: Reply) -> None:
+        """End with a reply."""
+        if self._ended:
+            return
+        self._ended = True
+        if self.metrics is not None:
+            self.metrics.request(reply.status)
+        self._on_reply(reply)
+
+    def abandon(self) -> None:
+        """The caller is gone: take the rows back if they still wait, and send nothing."""
+        if self._ended:
+            return
+        self._ended = True
+        if self.metrics is not None:
+            self.metrics.request(CLIENT_GONE)
+        if self.ticket is not None:
+            self.ticket.cancel()
+
+    def _success(self, answer: Answer) -> Reply:
+        assert self.codec is not None
+        body = self.codec.encode(answer.outputs, row_form=self.row_form)
+        if self.metrics is not None:
+            self.metrics.waited(answer.queue_s)
+        headers = (JSON, (b"server-timing", _server_timing(answer))) if self._explain else (JSON,)
+        return Reply(200, body, headers)
+
+
+def _server_timing(answer: Answer) -> bytes:
+    """Write how the rows were batched, in milliseconds as that header's ``dur`` wants."""
+    padding = answer.bucket - answer.batch_rows
+    reason = _UNQUOTABLE.sub("?", answer.reason)
+    return (
+        f"queue;dur={answer.queue_s * 1e3:.3f}, compute;dur={answer.compute_s * 1e3:.3f}, "
+        f'batch;desc="id={answer.batch_id} rows={answer.batch_rows} bucket={answer.bucket} padding={padding} '
+        f'reason={reason}"'
+    ).encode("ascii")

@@ -1,0 +1,138 @@
+"""The one table from error classes to HTTP status codes, and the answer that an error becomes."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+
+from server.batching import errors as batching
+from server.build import errors as build
+from server.engine import errors as engine
+from server.errors import RowwiseError
+from server.protocol import errors as protocol
+from server.store import errors as store
+from server.web import errors as web
+
+__all__ = ["JSON", "STATUS", "Reply", "error_body", "error_reply", "internal_error_reply", "status_of"]
+
+#: 499 is nginx's code for a caller that closed the connection: seen in logs and metrics only.
+CLIENT_GONE = 499
+
+JSON = (b"content-type", b"application/json")
+
+#: Every class that can reach a caller. A subclass that is missing here takes its base's code; a test wants all named.
+STATUS: dict[type[RowwiseError], int] = {
+    RowwiseError: 500,
+    # Bytes that are not a request.
+    protocol.ProtocolError: 400,
+    protocol.EmptyRequest: 400,
+    protocol.MalformedRequest: 400,
+    protocol.TooManyInstances: 413,
+    protocol.UnknownSignature: 400,
+    protocol.WrongDtype: 400,
+    protocol.WrongKeys: 400,
+    protocol.WrongShape: 400,
+    # Requests that were not, or not successfully, executed.
+    batching.BatchingError: 500,
+    batching.Cancelled: CLIENT_GONE,
+    batching.DeadlineExceeded: 504,
+    batching.Draining: 503,
+    batching.ExecutionFailed: 500,
+    batching.ModelUnloaded: 503,
+    batching.QueueFull: 429,
+    batching.Refused: 503,
+    batching.TooManyRows: 413,
+    # Models and versions.
+    store.StoreError: 500,
+    store.Conflict: 409,
+    store.InvalidName: 400,
+    store.ModelNotFound: 404,
+    store.ModelNotReady: 503,
+    store.NotAStore: 500,
+    store.StoreDamaged: 500,
+    store.StoreLocked: 503,
+    store.StoreUnwritable: 503,
+    store.VersionNotFound: 404,
+    # Registrations. What the builder refuses is the caller's to change; that it died may not be.
+    build.BuildError: 400,
+    build.ArchiveDamaged: 400,
+    build.ArchiveError: 400,
+    build.ArchiveTooLarge: 413,
+    build.ArchiveUnsafe: 400,
+    build.BuildCrashed: 500,
+    build.BuildFailed: 400,
+    build.BuildMemoryExceeded: 400,
+    build.BuildTimeout: 400,
+    build.NotASavedModel: 400,
+    build.NotAnArchive: 400,
+    build.SourceRefused: 400,
+    # Artifacts that can't be served.
+    engine.EngineError: 500,
+    engine.ArtifactRefused: 500,
+    engine.LoadFailed: 500,
+    # HTTP itself.
+    web.WebError: 400,
+    web.BadHeader: 400,
+    web.BodyTooLarge: 413,
+    web.ClientGone: CLIENT_GONE,
+    web.Forbidden: 403,
+    web.ImportNotAllowed: 403,
+    web.LabelNotFound: 404,
+    web.MethodNotAllowed: 405,
+    web.NotOffered: 501,
+    web.PathNotFound: 404,
+    web.RegistrationFailed: 400,
+    web.RegistrationRefused: 400,
+    web.SourceNotEnabled: 403,
+    web.Unauthorized: 401,
+    web.VersionMalformed: 400,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Reply:
+    """An HTTP answer: what any front end has to send. Headers are lower-case bytes, without content-length."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = (JSON,)
+
+
+def status_of(error: RowwiseError) -> int:
+    """Return the status code of an error, by its class or the nearest base in the table."""
+    for kind in type(error).__mro__:
+        if kind in STATUS:
+            return STATUS[kind]
+    raise AssertionError("RowwiseError itself is in the table")
+
+
+def error_body(sentence: str, details: dict[str, object] | None = None) -> bytes:
+    """Return ``{"error": sentence}``, with more keys where there are details."""
+    # ASCII, so that no text that a caller sent can make bytes that are not UTF-8.
+    return json.dumps({"error": sentence, **(details or {})}).encode("ascii")
+
+
+def error_reply(error: RowwiseError) -> Reply:
+    """Return the answer for an expected error, with the headers that its code asks for."""
+    status = status_of(error)
+    headers = [JSON]
+    if status in {429, 503}:
+        headers.append((b"retry-after", b"%d" % _retry_after(error)))
+    elif status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    elif isinstance(error, web.MethodNotAllowed):
+        headers.append((b"allow", ", ".join(error.allow).encode("latin-1")))
+    details = error.details if isinstance(error, web.RegistrationFailed) else None
+    return Reply(status, error_body(str(error), details), tuple(headers))
+
+
+def internal_error_reply(request_id: str) -> Reply:
+    """Return the answer for an error of ours: the caller learns where to look, not what it says."""
+    return Reply(500, error_body(f"internal error: the server's log says more under request id {request_id}"))
+
+
+def _retry_after(error: RowwiseError) -> int:
+    """Return whole seconds, at least 1: computed from the queue where the error knows it."""
+    seconds = getattr(error, "retry_after_s", 1.0)
+    return max(1, math.ceil(seconds)) if math.isfinite(seconds) else 1

@@ -1,0 +1,278 @@
+"""Doubles for the web layer's tests: a catalog that does what a test tells it, and a caller without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from pydantic import SecretStr
+
+from server.build.source import ArchiveSource, Source
+from server.errors import RowwiseError
+from server.metrics import Metrics
+from server.protocol import Column, Rows
+from server.settings import Settings
+from server.signature import LengthAxis, ModelSignature, TensorSignature
+from server.spec import ModelSpec
+from server.store.errors import Conflict, ModelNotFound, ModelNotReady, VersionNotFound
+from server.store.records import State, VersionRecord
+from server.web import create_app
+
+LOCAL = ("127.0.0.1", 50_000)
+REMOTE = ("203.0.113.7", 50_000)
+
+#: Three numbers in, their sum out.
+SUM = ModelSignature(
+    inputs=(TensorSignature(name="x", dtype="float32", shape=(3,)),),
+    outputs=(TensorSignature(name="total", dtype="float32", shape=()),),
+)
+SEQUENCE = ModelSignature(
+    inputs=(
+        TensorSignature(name="tokens", dtype="int32", shape=("n", 2)),
+        TensorSignature(name="text", dtype="string", shape=()),
+    ),
+    outputs=(TensorSignature(name="logits", dtype="bfloat16", shape=("n",)),),
+    axes=(LengthAxis(name="n", max=8, buckets=(4, 8)),),
+)
+
+
+@dataclass
+class ScriptedAnswer:
+    """An answer with fixed batch facts."""
+
+    error: RowwiseError | None = None
+    outputs: Sequence[Column] = ()
+    batch_id: int = 7
+    bucket: int = 8
+    batch_rows: int = 5
+    queue_s: float = 0.001
+    compute_s: float = 0.002
+    reason: str = "executor free"
+
+
+@dataclass
+class ScriptedTicket:
+    """Remembers that it was cancelled."""
+
+    cancelled: bool = False
+
+    def cancel(self) -> bool:
+        self.cancelled = True
+        return True
+
+
+@dataclass
+class ScriptedModel:
+    """Answers with row sums at once; ``refusal`` is raised instead, ``failure`` answered; ``holds`` waits."""
+
+    name: str
+    version: int
+    signature: ModelSignature = SUM
+    refusal: Exception | None = None
+    failure: RowwiseError | None = None
+    outputs: Sequence[Column] | None = None
+    holds: bool = False
+    rows: list[Rows] = field(default_factory=list)
+    timeouts_s: list[float | None] = field(default_factory=list)
+    tickets: list[ScriptedTicket] = field(default_factory=list)
+    held: list[Callable[[Any], None]] = field(default_factory=list)
+    admitted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def predict(self, rows: Rows, *, timeout_s: float | None, on_done: Callable[[Any], None]) -> ScriptedTicket:
+        if self.refusal is not None:
+            raise self.refusal
+        self.rows.append(rows)
+        self.timeouts_s.append(timeout_s)
+        self.tickets.append(ScriptedTicket())
+        self.admitted.set()
+        if self.holds:
+            self.held.append(on_done)
+        elif self.failure is not None:
+            on_done(ScriptedAnswer(error=self.failure))
+        else:
+            on_done(ScriptedAnswer(outputs=self.sums(rows) if self.outputs is None else self.outputs))
+        return self.tickets[-1]
+
+    @staticmethod
+    def sums(rows: Rows) -> list[Column]:
+        return [np.asarray(rows.columns[0]).sum(axis=1, dtype=np.float32)]
+
+
+class ScriptedCatalog:
+    """A catalog in memory. ``builds_end_as`` is what a registration comes to when it is waited for."""
+
+    def __init__(self, upload_dir: Path) -> None:
+        self.served: dict[tuple[str, int], ScriptedModel] = {}
+        self.records: dict[tuple[str, int], VersionRecord] = {}
+        self.registered: list[tuple[str, ModelSpec, Source]] = []
+        self.uploads: list[bytes] = []
+        self.builds_end_as = VersionRecord(model="", version=0, state=State.AVAILABLE, active=True)
+        self.not_ready: list[str] = []
+        self.register_error: RowwiseError | None = None
+        self._upload_dir = upload_dir
+
+    def serve(self, model: ScriptedModel, **record: Any) -> ScriptedModel:
+        """Add a version that answers, as the active one."""
+        for key, known in self.records.items():
+            if key[0] == model.name:
+                self.records[key] = replace(known, active=False)
+        self.served[model.name, model.version] = model
+        self.add(model.name, model.version, State.AVAILABLE, active=True, **record)
+        return model
+
+    def add(self, name: str, version: int, state: State, **record: Any) -> VersionRecord:
+        """Add a version without a model behind it."""
+        entry = VersionRecord(model=name, version=version, state=state, **record)
+        self.records[name, version] = entry
+        return entry
+
+    def resolve(self, name: str, version: int | None = None) -> ScriptedModel:
+        if version is None:
+            record = next((r for r in self.versions(name) if r.active), None)
+            if record is None:
+                raise ModelNotReady(name, None, "it is still being built")
+        else:
+            record = self.version(name, version)
+        if (name, record.version) not in self.served:
+            raise ModelNotReady(name, record.version, f"it is {record.state}")
+        return self.served[name, record.version]
+
+    async def register(self, name: str, spec: ModelSpec, source: Source) -> VersionRecord:
+        if self.register_error is not None:
+            raise self.register_error
+        self.registered.append((name, spec, source))
+        if isinstance(source, ArchiveSource):
+            self.uploads.append(source.path.read_bytes())
+        return self.add(name, 1 + max((v for n, v in self.records if n == name), default=0), State.BUILDING)
+
+    async def wait(self, name: str, version: int) -> VersionRecord:
+        self.records[name, version] = replace(self.builds_end_as, model=name, version=version)
+        return self.records[name, version]
+
+    def models(self) -> list[VersionRecord]:
+        return [self.records[key] for key in sorted(self.records)]
+
+    def versions(self, name: str) -> list[VersionRecord]:
+        found = [record for record in self.models() if record.model == name]
+        if not found:
+            raise ModelNotFound(name)
+        return found
+
+    def version(self, name: str, version: int) -> VersionRecord:
+        self.versions(name)
+        if (name, version) not in self.records:
+            raise VersionNotFound(name, version)
+        return self.records[name, version]
+
+    async def activate(self, name: str, version: int) -> VersionRecord:
+        record = self.version(name, version)
+        if record.state is not State.AVAILABLE:
+            raise Conflict(f"version {version} of model {name!r} is {record.state}, not built")
+        for key in self.records:
+            if key[0] == name:
+                self.records[key] = replace(self.records[key], active=key[1] == version)
+        return self.records[name, version]
+
+    async def delete(self, name: str, version: int | None) -> None:
+        for record in self.versions(name) if version is None else [self.version(name, version)]:
+            del self.records[name, record.version]
+            self.served.pop((name, record.version), None)
+
+    def certificate(self, name: str, version: int | None) -> bytes:
+        return b'{"looped": [], "version": %d}' % self.resolve(name, version).version
+
+    def costs(self, name: str, version: int | None) -> bytes:
+        return b'{"modes": [], "version": %d}' % self.resolve(name, version).version
+
+    def readiness(self) -> list[str]:
+        return self.not_ready
+
+    def new_upload_path(self) -> Path:
+        return self._upload_dir / f"upload-{len(list(self._upload_dir.iterdir()))}"
+
+
+class Service:
+    """The web layer over a scripted catalog, and a caller of it."""
+
+    def __init__(self, upload_dir: Path, **settings: Any) -> None:
+        if "token" in settings:
+            settings["token"] = SecretStr(settings["token"])
+        self.upload_dir = upload_dir
+        self.catalog = ScriptedCatalog(upload_dir)
+        self.metrics = Metrics(process=False)
+        self.app = create_app(self.catalog, Settings(**settings), self.metrics)
+
+    def request(self, method: str, path: str, *, client: tuple[str, int] = LOCAL, **options: Any) -> httpx.Response:
+        """Send one request through httpx, without a socket."""
+
+        async def send() -> httpx.Response:
+            transport = httpx.ASGITransport(app=self.app, client=client)  # type: ignore[arg-type]
+            async with httpx.AsyncClient(transport=transport, base_url="http://rowwise") as http:
+                return await http.request(method, path, **options)
+
+        return asyncio.run(send())
+
+    def predict(self, body: Any, path: str = "/v1/models/sum:predict", **options: Any) -> httpx.Response:
+        """Send a prediction; ``body`` is JSON, or bytes as they are."""
+        if isinstance(body, bytes):
+            return self.request("POST", path, content=body, **options)
+        return self.request("POST", path, json=body, **options)
+
+    def counted(self, sample: str, **labels: str) -> float:
+        """Return a metric's value, 0 if it has no such series."""
+        return self.metrics.registry.get_sample_value(sample, labels) or 0.0
+
+
+class Wire:
+    """One raw ASGI exchange, for what httpx can't do: leaving early, odd paths, bodies in pieces."""
+
+    def __init__(self, service: Service, method: str, path: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        self._app = service.app
+        self.scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": list(headers),
+            "client": LOCAL,
+            "server": ("127.0.0.1", 8000),
+            "scheme": "http",
+            "root_path": "",
+            "http_version": "1.1",
+        }
+        self.incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.sent: list[dict[str, Any]] = []
+
+    def put(self, body: bytes = b"", *, more: bool = False) -> None:
+        """Let a piece of the body arrive."""
+        self.incoming.put_nowait({"type": "http.request", "body": body, "more_body": more})
+
+    def leave(self) -> None:
+        """Close the caller's end."""
+        self.incoming.put_nowait({"type": "http.disconnect"})
+
+    async def run(self) -> None:
+        """Serve the exchange to its end."""
+
+        async def send(message: Any) -> None:
+            self.sent.append(message)
+
+        await self._app(self.scope, self.incoming.get, send)
+
+    @property
+    def status(self) -> int:
+        """The answer's status."""
+        status: int = self.sent[0]["status"]
+        return status
+
+
+async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
+    """A body in pieces."""
+    for part in parts:
+        yield part
