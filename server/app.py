@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -71,7 +74,8 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
         options=_catalog_options(settings),
         on_build=lambda model, result: metrics.build_ended(result),
     )
-    server = uvicorn.Server(_config(settings, app=create_app(catalog, settings, metrics)))
+    server = _Server(_config(settings, app=create_app(catalog, settings, metrics)))
+    server.stop_on_signals(catalog.begin_drain)
     address, port = listener.getsockname()[:2]
     _log.info("Rowwise answers on http://%s:%d (store: %s)", address, port, settings.store)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -118,6 +122,7 @@ def _config(settings: Settings, *, app: Any = None) -> uvicorn.Config:
         log_config=None,
         log_level=settings.log_level,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=max(1, round(settings.grace_s)),
         backlog=_BACKLOG,
     )
@@ -136,6 +141,28 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.listen(_BACKLOG)
     listener.setblocking(False)
     return listener
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handling, which ends the process by the signal once it has stopped."""
+
+    def stop_on_signals(self, on_stop: Callable[[], None]) -> None:
+        """Stop gently at the first SIGTERM or SIGINT, at once at the second. ``on_stop`` is called at the first."""
+
+        def stop() -> None:
+            if self.should_exit:
+                self.force_exit = True
+            self.should_exit = True
+            on_stop()
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the handlers as they are."""
+        yield
 
 
 class _BatchMetrics:

@@ -167,7 +167,8 @@ class Catalog:
         self._live[name, record.version] = _Live(State.BUILDING)
         self._host.prepare()
         live = self._live[name, record.version]
-        live.task = self._kept(asyncio.create_task(self._build(name, record.version, options, source)))
+        live.task = asyncio.create_task(self._build(name, record.version, options, source))
+        self._hold(live.task)
         return self._overlaid(record)
 
     async def activate(self, name: str, version: int) -> VersionRecord:
@@ -207,9 +208,13 @@ class Catalog:
                 if gone is not None:
                     gone.settled.set()
 
+    def begin_drain(self) -> None:
+        """Say not ready from now on."""
+        self._is_draining = True
+
     async def drain(self) -> None:
         """Admit nothing more, stop builds, and return when everything that was admitted is answered."""
-        self._is_draining = True
+        self.begin_drain()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
@@ -366,13 +371,12 @@ class Catalog:
         return (self._store.artifact_dir(name, version) / file).read_bytes()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._kept(asyncio.create_task(work))
+        """Begin something that nobody waits for, hold on to it until it ends, and log what it failed with."""
+        self._hold(asyncio.create_task(work))
 
-    def _kept(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
-        """Hold on to a task until it ends, and log what it failed with."""
+    def _hold(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._forget)
-        return task
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from vectorizer._pfor import Converter
-from vectorizer.converters import gather, matmul
+from vectorizer.converters import bias, gather, matmul, shapes
 
 __all__ = ["converters"]
 
 
 def converters() -> dict[str, Converter]:
     """Return every converter that replaces or adds to pfor's own, by op type."""
-    return {**gather.CONVERTERS, **matmul.CONVERTERS}
+    return {**bias.CONVERTERS, **gather.CONVERTERS, **matmul.CONVERTERS, **shapes.CONVERTERS}

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, stock_registry, wrap
+from vectorizer.converters.shapes import reshaped
 
 __all__ = ["CONVERTERS"]
 
@@ -24,13 +25,13 @@ def _mat_mul(pfor_input: Any) -> Any:
     if a_stacked and not b_stacked and a.shape.is_fully_defined():
         rows, n, k = (a.shape[0], a.shape[2], a.shape[1]) if transpose_a else a.shape
         if n == 1:
-            product = tf.matmul(tf.reshape(a, [rows, k]), b, transpose_b=transpose_b)
+            product = tf.matmul(reshaped(a, [rows, k]), b, transpose_b=transpose_b)
             return wrap(tf.expand_dims(product, 1), stacked=True)
     if b_stacked and not a_stacked and b.shape.is_fully_defined():
         rows, k, n = (b.shape[0], b.shape[2], b.shape[1]) if transpose_b else b.shape
         if n == 1:
             # (a @ b)^T = b^T @ a^T, and the transposes of vectors cost nothing.
-            product = tf.matmul(tf.reshape(b, [rows, k]), a, transpose_b=not transpose_a)
+            product = tf.matmul(reshaped(b, [rows, k]), a, transpose_b=not transpose_a)
             return wrap(tf.expand_dims(product, 2), stacked=True)
     return stock_registry()["MatMul"](pfor_input)
 

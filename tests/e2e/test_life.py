@@ -1,0 +1,171 @@
+"""Registering, switching, restarting and stopping the real server."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import threading
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import tensorflow as tf
+from server_process import ServerProcess
+
+import rowwise
+import rowwise.errors
+
+pytestmark = pytest.mark.e2e
+
+
+def halving(x: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Halve until the sum is below one: a different number of steps for each example."""
+    steps = 0
+    while tf.reduce_sum(tf.abs(x)) >= 1.0:
+        x = x / 2.0
+        steps += 1
+    if x[0] > 0.0:
+        sign = 1.0
+    else:
+        sign = -1.0
+    return {"x": x, "steps": steps, "sign": sign}
+
+
+def doubling(x: tf.Tensor) -> dict[str, tf.Tensor]:
+    return {"x": x * 2.0, "steps": tf.constant(0), "sign": tf.constant(0.0)}
+
+
+@pytest.fixture(scope="module")
+def registered(server: ServerProcess) -> ServerProcess:
+    with rowwise.Client(server.url) as client:
+        status = client.register("halving", halving, inputs={"x": tf.TensorSpec([3])}, buckets=[1, 4], labels={})
+        assert status.state == "AVAILABLE"
+    return server
+
+
+def test_a_function_registered_over_http_answers_as_it_does_alone(registered: ServerProcess) -> None:
+    rng = np.random.default_rng(0)
+    with rowwise.Client(registered.url) as client:
+        for x in rng.normal(scale=20.0, size=(20, 3)).astype(np.float32):
+            expected = halving(tf.constant(x))
+            got = client.predict("halving", x=x)
+            assert int(got["steps"]) == int(expected["steps"])
+            np.testing.assert_allclose(got["x"], expected["x"], rtol=1e-6)
+
+
+def test_versions_switch_and_roll_back_without_a_failed_request(registered: ServerProcess) -> None:
+    failures: list[str] = []
+    stop = threading.Event()
+    x = [[4.0, 0.0, 0.0]]
+
+    def ask_until_stopped() -> None:
+        with httpx.Client(base_url=registered.url) as http:
+            while not stop.is_set():
+                answer = http.post("/v1/models/halving:predict", json={"instances": x})
+                if answer.status_code != 200 or answer.json()["predictions"][0]["x"][0] not in (0.5, 8.0):
+                    failures.append(answer.text)
+
+    callers = [threading.Thread(target=ask_until_stopped) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    try:
+        with rowwise.Client(registered.url) as client:
+            second = client.register("halving", doubling, inputs={"x": tf.TensorSpec([3])}, buckets=[1, 4])
+            assert client.predict("halving", x=np.array(x[0], np.float32))["x"][0] == 8.0
+            client.activate("halving", second.version - 1)
+            assert client.predict("halving", x=np.array(x[0], np.float32))["x"][0] == 0.5
+    finally:
+        stop.set()
+        for caller in callers:
+            caller.join()
+    assert failures == []
+
+
+def test_a_function_that_cannot_be_batched_is_refused_by_name_and_the_old_version_goes_on(
+    registered: ServerProcess,
+) -> None:
+    def resizing(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.image.resize(tf.reshape(x, [3, 1, 1]), [2, 2]))
+
+    with rowwise.Client(registered.url) as client:
+        with pytest.raises(rowwise.errors.BuildFailed, match="ResizeBilinear"):
+            client.register("halving", resizing, inputs={"x": tf.TensorSpec([3])}, buckets=[2])
+        assert client.predict("halving", x=np.zeros(3, np.float32))["steps"] == 0
+
+
+def test_an_archive_that_is_no_saved_model_is_refused(server: ServerProcess) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        entry = tarfile.TarInfo("readme.txt")
+        entry.size = 2
+        archive.addfile(entry, io.BytesIO(b"hi"))
+    answer = httpx.put(
+        server.url + "/v1/models/broken?wait=true",
+        files={"archive": ("broken.tar.gz", buffer.getvalue())},
+        data={"spec": json.dumps({})},
+        timeout=60,
+    )
+    assert answer.status_code == 400, answer.text
+    assert "saved_model.pb" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("name", ["..", "a%2Fb", "a b", "%00", "é", "x" * 101])
+def test_a_name_that_could_climb_is_refused(server: ServerProcess, name: str) -> None:
+    answer = httpx.put(f"{server.url}/v1/models/{name}", json={"import_path": "models.digits:predict"})
+    assert 400 <= answer.status_code < 500, answer.text
+
+
+def test_an_import_outside_of_the_listed_packages_is_refused(server: ServerProcess) -> None:
+    answer = httpx.put(f"{server.url}/v1/models/evil?wait=true", json={"import_path": "os:system"}, timeout=60)
+    assert 400 <= answer.status_code < 500
+    assert "os" in answer.json()["error"]
+
+
+@pytest.mark.slow
+def test_a_restarted_server_serves_what_was_active_without_building(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    x = np.array([5.0, 1.0, -2.0], np.float32)
+    with ServerProcess(store, "--token", "secret") as first:
+        with rowwise.Client(first.url, token="wrong") as stranger, pytest.raises(rowwise.errors.Unauthorized):
+            stranger.register("halving", halving, inputs={"x": tf.TensorSpec([3])})
+        with rowwise.Client(first.url, token="secret") as client:
+            client.register("halving", halving, inputs={"x": tf.TensorSpec([3])}, buckets=[1, 2])
+            before = client.predict("halving", x=x)
+        first.kill()
+    with ServerProcess(store, "--token", "secret") as second:
+        second.wait_ready()
+        metrics = httpx.get(second.url + "/metrics").text
+        assert not [line for line in metrics.splitlines() if line.startswith("rowwise_builds_total")]
+        with rowwise.Client(second.url, token="secret") as client:
+            np.testing.assert_array_equal(client.predict("halving", x=x)["x"], before["x"])
+        assert second.terminate() == 0
+
+
+def test_a_second_server_on_the_same_store_says_who_has_it(server: ServerProcess) -> None:
+    # The log's first line names the store of the running server.
+    store = server.log.split("(store: ", 1)[1].split(")", 1)[0]
+    with pytest.raises(AssertionError, match=f"in use by process {server.process.pid}"):
+        ServerProcess(Path(store))
+
+
+@pytest.mark.slow
+def test_sigterm_answers_what_was_accepted(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "store", "--model", "digits=models.digits:predict") as server:
+        server.wait_ready()
+        body = json.dumps({"instances": [[0.5] * 64] * 2_000}).encode()
+        answers: list[int] = []
+
+        def ask() -> None:
+            answers.append(httpx.post(server.url + "/v1/models/digits:predict", content=body, timeout=30).status_code)
+
+        callers = [threading.Thread(target=ask) for _ in range(2)]
+        for caller in callers:
+            caller.start()
+        while "rowwise_batches_total{" not in httpx.get(server.url + "/metrics").text:
+            pass
+        assert server.terminate() == 0
+        for caller in callers:
+            caller.join()
+        assert answers == [200, 200]

@@ -1,0 +1,116 @@
+"""The prediction path of the real server: right answers, whoever asks in whatever company, and sentences for the rest."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from server_process import ServerProcess
+
+import models.digits
+
+pytestmark = pytest.mark.e2e
+
+PREDICT = "/v1/models/digits:predict"
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[np.ndarray[Any, Any]]:
+    return [example["image"] for example in islice(models.digits.examples(), 256)]
+
+
+@pytest.fixture(scope="module")
+def oracle(examples: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    """The per-example function, one call for each example."""
+    return [np.asarray(models.digits.predict(image)["probabilities"]) for image in examples]
+
+
+def test_many_callers_get_each_their_own_answer(
+    server: ServerProcess, examples: list[np.ndarray[Any, Any]], oracle: list[np.ndarray[Any, Any]]
+) -> None:
+    with httpx.Client(base_url=server.url, limits=httpx.Limits(max_connections=32)) as http:
+
+        def ask(index: int) -> np.ndarray[Any, Any]:
+            answer = http.post(PREDICT, json={"instances": [examples[index].tolist()]})
+            assert answer.status_code == 200, answer.text
+            return np.asarray(answer.json()["predictions"][0])
+
+        with ThreadPoolExecutor(32) as callers:
+            answers = list(callers.map(ask, range(len(examples))))
+    for got, expected in zip(answers, oracle, strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+def test_a_request_may_hold_more_examples_than_the_largest_batch(
+    server: ServerProcess, examples: list[np.ndarray[Any, Any]], oracle: list[np.ndarray[Any, Any]]
+) -> None:
+    instances = [image.tolist() for image in examples] * 4
+    answer = httpx.post(server.url + PREDICT, json={"instances": instances})
+    assert answer.status_code == 200, answer.text
+    np.testing.assert_allclose(answer.json()["predictions"], np.tile(oracle, (4, 1)), atol=1e-5)
+
+
+def test_column_form_is_answered_in_column_form(
+    server: ServerProcess, examples: list[np.ndarray[Any, Any]], oracle: list[np.ndarray[Any, Any]]
+) -> None:
+    answer = httpx.post(server.url + PREDICT, json={"inputs": [image.tolist() for image in examples[:3]]})
+    np.testing.assert_allclose(answer.json()["outputs"], oracle[:3], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "says"),
+    [
+        ("/v1/models/nobody:predict", b'{"instances": [[0]]}', 404, "model 'nobody' is unknown"),
+        ("/v1/models/digits/versions/99:predict", b'{"instances": [[0]]}', 404, "no version 99"),
+        ("/v1/models/..%2fdigits:predict", b'{"instances": [[0]]}', 404, ""),
+        (PREDICT, b"", 400, ""),
+        (PREDICT, b"{", 400, ""),
+        (PREDICT, b"[" * 20_000, 400, ""),
+        (PREDICT, b"\xff\xfe", 400, ""),
+        (PREDICT, b'{"instances": []}', 400, ""),
+        (PREDICT, b'{"instances": [[1, 2]]}', 400, "instance 0"),
+        (PREDICT, b'{"instances": [["a"]]}', 400, "instance 0"),
+        (PREDICT, b'{"instances": [{"other": 1}]}', 400, ""),
+        (PREDICT, b'{"examples": [[1]]}', 400, "instances"),
+        (PREDICT, b'{"instances": [[0]], "inputs": [[0]]}', 400, "instances"),
+        (PREDICT, json.dumps({"instances": [0] * 10_001}).encode(), 413, ""),
+        ("/v1/models/digits:classify", b"{}", 501, ":predict"),
+        ("/v1/nothing", b"{}", 404, ""),
+    ],
+)
+def test_a_wrong_request_gets_its_code_and_a_sentence(
+    server: ServerProcess, path: str, body: bytes, status: int, says: str
+) -> None:
+    answer = httpx.post(server.url + path, content=body)
+    assert answer.status_code == status, answer.text
+    sentence = answer.json()["error"]
+    assert says in sentence and len(sentence) > 10
+
+
+def test_a_body_over_the_limit_is_refused_before_it_is_read(server: ServerProcess) -> None:
+    headers = {"Content-Length": str(2**40)}
+    with httpx.stream("POST", server.url + PREDICT, headers=headers, content=iter([b"{"])) as answer:
+        assert answer.status_code == 413
+
+
+def test_explain_says_how_the_request_was_batched(server: ServerProcess, examples: list[np.ndarray[Any, Any]]) -> None:
+    answer = httpx.post(
+        server.url + PREDICT, json={"instances": [examples[0].tolist()] * 3}, headers={"X-Rowwise-Explain": "1"}
+    )
+    timing = answer.headers["Server-Timing"]
+    assert "rows=3" in timing and "queue;dur=" in timing
+
+
+def test_metrics_count_what_was_asked(server: ServerProcess, examples: list[np.ndarray[Any, Any]]) -> None:
+    def rows() -> float:
+        text = httpx.get(server.url + "/metrics").text
+        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("rowwise_rows_total"))
+
+    before = rows()
+    httpx.post(server.url + PREDICT, json={"instances": [examples[0].tolist()] * 5}).raise_for_status()
+    assert rows() == before + 5

@@ -1,0 +1,38 @@
+"""Changes of shape that move no element: Reshape, ExpandDims, Squeeze.
+
+A per-example function adds and removes dimensions of 1 around its products, and each of them becomes a reshape of
+the stacked value. Where sizes are known, chains of them are folded into one, or into none: what stands between
+a product and its bias also keeps TensorFlow's optimizer from fusing the two.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from vectorizer._pfor import Converter, stock_registry, wrap
+
+__all__ = ["CONVERTERS", "reshaped"]
+
+_SHAPE_OPS = frozenset({"ExpandDims", "Reshape", "Squeeze"})
+
+
+def reshaped(tensor: tf.Tensor, shape: list[int]) -> tf.Tensor:
+    """Return ``tensor`` in a fully known shape, made from before the last changes of shape that led to it."""
+    source = tensor
+    while source.op.type in _SHAPE_OPS and source.op.inputs[0].shape.is_fully_defined():
+        source = source.op.inputs[0]
+    return source if source.shape.as_list() == shape else tf.reshape(source, shape)
+
+
+def _reshape(pfor_input: Any) -> Any:
+    stacked, is_stacked, _ = pfor_input.input(0)
+    per_example = pfor_input.outputs[0].shape
+    is_known = is_stacked and stacked.shape.is_fully_defined() and per_example.is_fully_defined()
+    if not is_known or any(other.is_stacked for other in pfor_input.inputs[1:]):
+        return stock_registry()[pfor_input.op_type](pfor_input)
+    return wrap(reshaped(stacked, [stacked.shape[0], *per_example.as_list()]), stacked=True)
+
+
+CONVERTERS: dict[str, Converter] = dict.fromkeys(sorted(_SHAPE_OPS), _reshape)
