@@ -1,0 +1,16 @@
+"""Load tests: locust scenarios, the looped baseline, a driver that keeps up with the server, reports with plots.
+
+::
+
+    workload     a model's real examples as request bytes, with the answer that each must get
+    driver       closed-loop load from one core; checks every answer
+    responder    answers the same bytes to everything: what the driver itself can do
+    baseline     the same models served by hand: FastAPI, one tf.function call for each request
+    contenders   starts and pins the servers that are compared
+    compare      `make load`: all of it in one run, interleaved
+    report       a comparison's table and picture
+    demo         `make demo`
+    locustfile   scenarios for locust, against any running server
+"""
+
+__all__: list[str] = []

@@ -1,0 +1,58 @@
+"""The client's half of HTTP/1.1, as little as a load driver needs: where does an answer end, and what is in it?
+
+Nearly every answer arrives whole, with a Content-Length: that is seen with one search and one slice. Whatever else
+HTTP allows (pieces, chunks, no length) goes through a real parser, slower and as right.
+"""
+
+from __future__ import annotations
+
+import re
+
+import httptools
+
+__all__ = ["AnswerError", "AnswerReader"]
+
+#: The usual spellings; others take the slower way.
+_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ?(\d+)\r\n")
+_OK = b"HTTP/1.1 200"
+
+
+class AnswerError(Exception):
+    """The bytes are no HTTP answer."""
+
+
+class AnswerReader:
+    """Turns the bytes of one connection into answers, one at a time: requests are never pipelined."""
+
+    __slots__ = ("_body", "_complete", "_parser")
+
+    def __init__(self) -> None:
+        self._parser: httptools.HttpResponseParser | None = None
+        self._body: list[bytes] = []
+        self._complete = False
+
+    def feed(self, data: bytes) -> tuple[int, bytes] | None:
+        """Take what was received; return (status, body) once the answer is whole. Errors: AnswerError."""
+        if self._parser is None:
+            head_end = data.find(b"\r\n\r\n")
+            found = _LENGTH.search(data, 0, head_end + 2) if head_end > 0 else None
+            if found is not None and len(data) == head_end + 4 + int(found[1]) and data.startswith(b"HTTP/1.1 "):
+                return (200 if data.startswith(_OK) else int(data[9:12])), data[head_end + 4 :]
+            self._parser = httptools.HttpResponseParser(self)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            raise AnswerError(f"no HTTP answer: {data[:80]!r} ({error})") from error
+        if not self._complete:
+            return None
+        answer = self._parser.get_status_code(), b"".join(self._body)
+        self._parser, self._body, self._complete = None, [], False
+        return answer
+
+    def on_body(self, data: bytes) -> None:
+        """Parser callback."""
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        """Parser callback."""
+        self._complete = True
