@@ -19,6 +19,7 @@ import tensorflow as tf
 from rowwise.errors import CannotTrace, WrongInputs
 from rowwise.input_specs import normalized
 from vectorizer.errors import VectorizerError
+from vectorizer.saved_source import keep_user_lines
 from vectorizer.trace import ExampleFunction, trace_example
 
 __all__ = ["SIGNATURE", "inputs_of", "save_example_function"]
@@ -62,9 +63,10 @@ def save_example_function(target: Any, inputs: Mapping[str, Any], directory: Pat
             module,
             str(directory),
             signatures={SIGNATURE: function},
-            # With it the server can name the user's own lines.
-            options=tf.saved_model.SaveOptions(save_debug_info=True),
+            # With them the server can name the user's own function and lines.
+            options=tf.saved_model.SaveOptions(save_debug_info=True, function_aliases={traced.name: function}),
         )
+        keep_user_lines(directory)
     except (AssertionError, ValueError, TypeError, tf.errors.OpError) as error:
         raise CannotTrace(
             f"{traced.name} was traced but could not be saved: {error}. If it reads a resource that was made inside "

@@ -29,6 +29,8 @@ from vectorizer.errors import (
     VectorizerError,
 )
 from vectorizer.lengths import Axis, Length
+from vectorizer.saved_source import SavedSource, saved_source
+from vectorizer.source import SourceLines
 from vectorizer.trace import ExampleFunction, trace_example
 from vectorizer.vectorize import AUTO_BUCKETS, vectorize
 from vectorizer.vectorized import Bucket, Output, Vectorized
@@ -51,10 +53,13 @@ __all__ = [
     "ParityError",
     "ParityRecord",
     "ProbeError",
+    "SavedSource",
     "SideEffectError",
+    "SourceLines",
     "TraceError",
     "Vectorized",
     "VectorizerError",
+    "saved_source",
     "trace_example",
     "vectorize",
     "verify_bucket",

@@ -27,6 +27,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework.graph_debug_info_pb2 import GraphDebugInfo as DebugInfoProto
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel as SavedModelProto
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function_def_to_graph as _function_def_to_graph
 from tensorflow.python.framework import ops as _ops
@@ -39,7 +41,9 @@ from vectorizer.loops import LOOP_OPS
 __all__ = [
     "ConversionLog",
     "Converter",
+    "DebugInfoProto",
     "OpKey",
+    "SavedModelProto",
     "called_graph",
     "convert_rows",
     "function_graph",

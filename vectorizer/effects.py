@@ -6,7 +6,7 @@ function with an effect is refused by name, instead of being served with the eff
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from vectorizer._pfor import called_graph, graph_by_name, is_stateful
@@ -51,12 +51,12 @@ _HINTS = {
 }
 
 
-def refuse_effects(graph: Any, function_name: str) -> None:
+def refuse_effects(graph: Any, function_name: str, *, where: Callable[[Any], str] = source_line) -> None:
     """Errors: SideEffectError naming each op with an effect, its place and what to do."""
     found: dict[tuple[str, str], None] = {}
     for op in walk_ops(graph):
         if op.type not in _HARMLESS and is_stateful(op):
-            found[op.type, source_line(op)] = None
+            found[op.type, where(op)] = None
     if found:
         places = "; ".join(
             f"{op} ({place}): {_HINTS.get(op, 'a batch would run it once, not once for each row')}"

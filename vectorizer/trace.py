@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer.errors import DeclarationError, TraceError
+from vectorizer.source import SourceLines, source_line
 
 __all__ = ["ExampleFunction", "trace_example"]
 
@@ -28,7 +29,7 @@ class ExampleFunction:
 
     ``concrete`` takes the inputs positionally in the order of ``input_names`` and returns a tuple of tensors in
     the order of ``output_names``. ``name`` is what messages call it. ``target`` is what was traced, kept alive
-    because a traced graph holds its variables only by handle.
+    because a traced graph holds its variables only by handle. ``lines`` are the places of a restored target's ops.
     """
 
     name: str
@@ -36,6 +37,7 @@ class ExampleFunction:
     inputs: Mapping[str, tf.TensorSpec]
     output_names: tuple[str, ...]
     target: Any
+    lines: SourceLines | None = None
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -52,6 +54,10 @@ class ExampleFunction:
         """Variables that the graph reads."""
         return tuple(self.concrete.variables)
 
+    def where(self, op: Any) -> str:
+        """Return the line of the user's code that made ``op``, or the op's name if that is not known."""
+        return source_line(op, self.lines)
+
     def __call__(self, example: Mapping[str, Any]) -> tuple[tf.Tensor, ...]:
         """Run one example; values are anything that TensorFlow converts."""
         arguments = [tf.convert_to_tensor(example[name], spec.dtype) for name, spec in self.inputs.items()]
@@ -59,17 +65,23 @@ class ExampleFunction:
         return answers
 
 
-def trace_example(fn: Callable[..., Any], inputs: Mapping[str, tf.TensorSpec]) -> ExampleFunction:
-    """Trace ``fn`` for one example.
+def trace_example(
+    fn: Callable[..., Any],
+    inputs: Mapping[str, tf.TensorSpec],
+    *,
+    name: str | None = None,
+    lines: SourceLines | None = None,
+) -> ExampleFunction:
+    """Trace ``fn`` for one example. ``name`` is what messages call it; None takes its own.
 
     Shapes: ``inputs`` have no batch dimension; None marks a variable dimension.
     Errors: DeclarationError if an input is no TensorSpec or of unknown rank; TraceError with the user's own
         exception as its cause.
     """
-    specs = {name: _named_spec(name, spec) for name, spec in inputs.items()}
+    specs = {key: _named_spec(key, spec) for key, spec in inputs.items()}
     if not specs:
         raise DeclarationError("the function has no inputs: declare at least one as inputs={'x': tf.TensorSpec(...)}")
-    name = _name_of(fn)
+    name = name or _name_of(fn)
     call = _keras_call(fn, specs) if _is_keras_model(fn) else fn
     output_names: list[str] = []
 
@@ -88,7 +100,9 @@ def trace_example(fn: Callable[..., Any], inputs: Mapping[str, tf.TensorSpec]) -
         raise
     except Exception as error:
         raise TraceError(f"{name} could not be traced for one example: {_first_lines(error)}") from error
-    return ExampleFunction(name=name, concrete=concrete, inputs=specs, output_names=tuple(output_names), target=fn)
+    return ExampleFunction(
+        name=name, concrete=concrete, inputs=specs, output_names=tuple(output_names), target=fn, lines=lines
+    )
 
 
 def _named_spec(name: str, spec: Any) -> tf.TensorSpec:

@@ -17,7 +17,7 @@ from vectorizer.errors import ConversionError, DeclarationError, LoopedOpError, 
 from vectorizer.lengths import Axis, Length, length_axes
 from vectorizer.loops import count_loops
 from vectorizer.probes import make_probes
-from vectorizer.source import source_line
+from vectorizer.source import SourceLines
 from vectorizer.trace import ExampleFunction, trace_example
 from vectorizer.vectorized import Bucket, Vectorized, run_concrete, shape_in
 from vectorizer.verify import output_dims, verify_bucket
@@ -43,12 +43,16 @@ def vectorize(
     examples: Sequence[Mapping[str, Any]] = (),
     seed: int = 0,
     progress: Progress | None = None,
+    name: str | None = None,
+    lines: SourceLines | None = None,
 ) -> Vectorized:
     """Compile a function of one example into batched graphs and check every one of them.
 
     ``fn`` is a plain Python function (autograph is applied), a ``tf.function``, a Keras model or a SavedModel's
     signature. ``inputs`` describe ONE example; a None dimension needs an entry in ``lengths``. ``allow_looped``
     names op types that may run once for each row. ``examples`` are checked besides random and edge inputs.
+    ``name`` is what messages and the certificate call the function, and ``lines`` are the places of its ops: for a
+    SavedModel's signature, ``saved_source`` reads both from the file.
 
     Shapes: bucket n's graph takes ``[n, *s]`` for an input of shape ``s`` and gives ``[n, *t]`` for an output.
     Errors: TraceError, DeclarationError, SideEffectError, LoopedOpError, ConversionError, ProbeError, ParityError.
@@ -58,8 +62,8 @@ def vectorize(
     sizes = _bucket_sizes(buckets)
     axes = length_axes(inputs, lengths or {})
     report("trace", 0, 1)
-    function = trace_example(fn, inputs)
-    refuse_effects(function.graph, function.name)
+    function = trace_example(fn, inputs, name=name, lines=lines)
+    refuse_effects(function.graph, function.name, where=function.where)
     report("trace", 1, 1)
 
     grid = [Bucket(rows=rows, lengths=padded) for padded in product(*(axis.buckets for axis in axes)) for rows in sizes]
@@ -132,6 +136,8 @@ def _padded_body(function: ExampleFunction, axes: Sequence[Axis], lengths: tuple
     return trace_example(
         function.target,
         {name: tf.TensorSpec(shape_in(name, spec, axes, bucket), spec.dtype) for name, spec in function.inputs.items()},
+        name=function.name,
+        lines=function.lines,
     )
 
 
@@ -154,7 +160,7 @@ def _batch(body: ExampleFunction, bucket: Bucket) -> tuple[Any, ConversionLog]:
         raise
     except Exception as error:
         op = getattr(error, "op", None)
-        place = f"op {op.type} ({source_line(op)})" if op is not None else "the graph"
+        place = f"op {op.type} ({body.where(op)})" if op is not None else "the graph"
         raise ConversionError(
             f"{body.name}: {place} could not be vectorized for {bucket}: {type(error).__name__}: {error}"
         ) from error
@@ -171,7 +177,7 @@ def _refuse_looped(function: ExampleFunction, log: ConversionLog, allow_looped: 
     refused: dict[str, dict[str, str]] = {}
     for op, reason in log.looped().values():
         if op.type not in allow_looped:
-            refused.setdefault(op.type, {})[source_line(op)] = reason
+            refused.setdefault(op.type, {})[function.where(op)] = reason
     if not refused:
         return
     lines = [
@@ -194,17 +200,19 @@ def _op_records(function: ExampleFunction, kinds: Mapping[OpKey, tuple[Any, str 
     def add(op: Any, kind: OpClass, reason: str | None) -> None:
         key = (op.type, kind, reason)
         counts[key] += 1
-        places.setdefault(key, {})[source_line(op)] = None
+        places.setdefault(key, {})[function.where(op)] = None
 
-    converted: set[tuple[str, str]] = set()
+    converted: set[tuple[str, str, str]] = set()
     for op, reason in kinds.values():
-        signature = (op.type, op.name)
+        signature = (op.type, op.name, function.where(op))
         if signature in converted:
             continue  # the same op in the body of another length
         converted.add(signature)
         add(op, OpClass.LOOPED if reason else OpClass.VECTORIZED, reason)
     for op in walk_ops(function.graph):
-        if op_key(op) not in kinds and (op.type, op.name) not in converted and op.type not in ("Placeholder", "NoOp"):
+        if op.type in ("Placeholder", "NoOp") or op_key(op) in kinds:
+            continue
+        if (op.type, op.name, function.where(op)) not in converted:
             add(op, OpClass.INVARIANT, None)
     for (op_type, kind, reason), count in counts.items():
         yield OpRecord(

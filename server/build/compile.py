@@ -47,6 +47,7 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
     Errors: the vectorizer's errors; ValueError if a bucket runs in no execution mode.
     """
     spec = declaration.spec
+    source = declaration.source
     vectorized = vectorize(
         declaration.function,
         inputs=declaration.inputs,
@@ -56,6 +57,8 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
         tolerance=spec.tolerance,
         examples=declaration.examples,
         progress=report,
+        name=source.name if source is not None else None,
+        lines=source.lines if source is not None else None,
     )
     signature = model_signature(vectorized)
     forms = _forms(vectorized)

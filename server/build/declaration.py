@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 from pydantic import ValidationError
 
 from server.build.errors import SourceRefused
+from server.build.examples import typed_examples
 from server.spec import InputSpec, ModelSpec
-from vectorizer import AUTO_BUCKETS, Length
+from vectorizer import AUTO_BUCKETS, Length, SavedSource, saved_source
 
-__all__ = ["Declaration", "declaration_of_function", "declaration_of_signature", "import_function"]
+__all__ = [
+    "Declaration",
+    "declaration_of_function",
+    "declaration_of_saved_model",
+    "declaration_of_signature",
+    "import_function",
+]
 
 #: How many of a module's own examples are used as probes.
 _MAX_EXAMPLES = 16
@@ -31,6 +39,8 @@ class Declaration:
     examples: Sequence[Mapping[str, Any]] = ()
     #: What holds the function's variables and tables alive.
     owner: Any = None
+    #: What a SavedModel knows of the function that it was made of.
+    source: SavedSource | None = None
 
     @property
     def buckets(self) -> tuple[int, ...]:
@@ -85,11 +95,24 @@ def declaration_of_function(function: Any, module: Any, spec: ModelSpec) -> Decl
             "beside the function"
         )
     make_examples = getattr(module, "examples", None)
-    examples: list[Mapping[str, Any]] = list(merged.examples)
+    examples: list[Mapping[str, Any]] = []
     if callable(make_examples):
         for example, _ in zip(make_examples(), range(_MAX_EXAMPLES), strict=False):
             examples.append(example)
     return _declaration(function, merged, owner=None, examples=examples)
+
+
+def declaration_of_saved_model(saved_model: Path, spec: ModelSpec) -> Declaration:
+    """Load the SavedModel in a directory and declare its signature, with the user's own names and lines.
+
+    Errors: SourceRefused if it can't be loaded, and those of ``declaration_of_signature``.
+    """
+    try:
+        loaded = tf.saved_model.load(str(saved_model))
+    except Exception as error:
+        raise SourceRefused(f"the SavedModel can't be loaded: {type(error).__name__}: {error}") from error
+    declaration = declaration_of_signature(loaded, spec)
+    return replace(declaration, source=saved_source(saved_model, spec.signature, declaration.function))
 
 
 def declaration_of_signature(loaded: Any, spec: ModelSpec) -> Declaration:
@@ -115,7 +138,7 @@ def declaration_of_signature(loaded: Any, spec: ModelSpec) -> Declaration:
                 f"input {name!r}: the spec says {value.dtype}{list(value.shape)}, "
                 f"the signature takes {typed[name].dtype.name}{typed[name].shape.as_list()}"
             )
-    return _declaration(signature, declared, owner=loaded, examples=declared.examples)
+    return _declaration(signature, declared, owner=loaded, examples=())
 
 
 def _merged(spec: ModelSpec, own_inputs: Mapping[str, Any] | None, own_spec: Mapping[str, Any]) -> ModelSpec:
@@ -146,7 +169,7 @@ def _as_dict(value: Any) -> dict[str, Any]:
 
 def _declaration(function: Any, spec: ModelSpec, *, owner: Any, examples: Sequence[Mapping[str, Any]]) -> Declaration:
     assert spec.inputs is not None
-    inputs = {}
+    inputs: dict[str, tf.TensorSpec] = {}
     lengths = {}
     for name, value in spec.inputs.items():
         try:
@@ -159,5 +182,10 @@ def _declaration(function: Any, spec: ModelSpec, *, owner: Any, examples: Sequen
         if value.max is not None:
             lengths[name] = Length(max=value.max, buckets=value.lengths, length_input=value.length_input)
     return Declaration(
-        function=function, inputs=inputs, lengths=lengths, spec=spec, examples=tuple(examples), owner=owner
+        function=function,
+        inputs=inputs,
+        lengths=lengths,
+        spec=spec,
+        examples=(*typed_examples(spec.examples, inputs), *examples),
+        owner=owner,
     )

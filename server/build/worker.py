@@ -51,12 +51,10 @@ def _build(request: BuildRequest, channel: WorkerChannel) -> None:
 
 
 def _declaration(request: BuildRequest, spec: ModelSpec, saved_model: Path | None) -> Any:
-    import tensorflow as tf
-
-    from server.build.declaration import declaration_of_function, declaration_of_signature, import_function
+    from server.build.declaration import declaration_of_function, declaration_of_saved_model, import_function
 
     if saved_model is not None:
-        return declaration_of_signature(tf.saved_model.load(str(saved_model)), spec)
+        return declaration_of_saved_model(saved_model, spec)
     assert not isinstance(request.source, ArchiveSource)
     function, module = import_function(request.source.target, request.import_packages)
     return declaration_of_function(function, module, spec)
