@@ -73,6 +73,11 @@ def length_axes(inputs: Mapping[str, tf.TensorSpec], lengths: Mapping[str, Lengt
             )
         axis = _axis(name, variable[0], length, inputs)
         shared = axes.get(axis.name)
+        if shared is not None and axis.length_input != shared.length_input:
+            raise DeclarationError(
+                f"inputs {shared.dims[0][0]!r} and {name!r} both have a length called {axis.name!r}: "
+                "rename the length input"
+            )
         if shared is not None:
             if (shared.max, shared.buckets) != (axis.max, axis.buckets):
                 raise DeclarationError(

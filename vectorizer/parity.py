@@ -105,8 +105,7 @@ def ulp_distance(a: np.ndarray, b: np.ndarray) -> int:
         bits = np.ascontiguousarray(x[finite]).view(integer)
         # Negative numbers are mirrored, so that -0 and +0 are the same point. The distance of two 64-bit numbers
         # of different sign does not fit 64 bits.
-        return np.where(bits < 0, np.iinfo(integer).min - bits, bits).astype(
-            object if integer is np.int64 else np.int64
-        )
+        mirrored: np.ndarray = np.where(bits < 0, np.iinfo(integer).min - bits, bits)
+        return mirrored.astype(object if integer is np.int64 else np.int64)
 
     return int(np.max(np.abs(ordered(a) - ordered(b))))

@@ -13,12 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 from vectorizer.errors import DeclarationError, ProbeError
+from vectorizer.inputs import example_array
 from vectorizer.lengths import Axis
 from vectorizer.trace import ExampleFunction
 
 __all__ = ["Probe", "as_array", "make_probes"]
 
-#: Distinct random examples. More rows than that repeat them, in other slots.
+#: Distinct random examples, or as many as there are boundaries between length buckets. More rows repeat them.
 N_RANDOM = 32
 #: Integers are often indices; small ones are in range more often than not.
 _INTEGER_LIMIT = 8
@@ -73,6 +74,8 @@ def _checked(
     example: Mapping[str, Any], function: ExampleFunction, axes: Sequence[Axis], index: int
 ) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
     length_inputs = {axis.length_input for axis in axes}
+    if not isinstance(example, Mapping):
+        raise DeclarationError(f"example {index}: expected a dict of inputs, got {type(example).__name__}")
     missing = function.inputs.keys() - example.keys() - length_inputs
     unknown = example.keys() - function.inputs.keys()
     if missing or unknown:
@@ -84,10 +87,7 @@ def _checked(
     for name, spec in function.inputs.items():
         if name not in example:
             continue
-        value = np.asarray(example[name], dtype=spec.dtype.as_numpy_dtype)
-        if not spec.shape.is_compatible_with(value.shape):
-            raise DeclarationError(f"example {index}: input {name!r} has shape {value.shape}, expected {spec.shape}")
-        values[name] = value
+        values[name] = example_array(example[name], spec, where=f"example {index}: input {name!r}")
     lengths = []
     for axis in axes:
         sizes = {values[name].shape[dim] for name, dim in axis.dims}
@@ -113,15 +113,18 @@ def _edges(function: ExampleFunction, axes: Sequence[Axis]) -> Iterator[tuple[di
 def _random(
     function: ExampleFunction, axes: Sequence[Axis], rng: np.random.Generator
 ) -> Iterator[tuple[dict[str, np.ndarray], tuple[int, ...]]]:
-    for index in range(N_RANDOM):
-        lengths = tuple(_length_of(index, axis, rng) for axis in axes)
+    boundaries = [_boundaries(axis) for axis in axes]
+    for index in range(max([N_RANDOM, *map(len, boundaries)])):
+        # First every boundary between two length buckets, no two axes at the same one; then any length.
+        lengths = tuple(
+            known[(index + position) % len(known)] if index < len(known) else int(rng.integers(0, axis.max + 1))
+            for position, (axis, known) in enumerate(zip(axes, boundaries, strict=True))
+        )
         yield _example(function, axes, lengths, lambda spec, shape: _drawn(spec, shape, rng)), lengths
 
 
-def _length_of(index: int, axis: Axis, rng: np.random.Generator) -> int:
-    # First every boundary between two length buckets, then any length.
-    boundaries = sorted({size + step for size in axis.buckets for step in (0, 1) if size + step <= axis.max} | {1})
-    return boundaries[index] if index < len(boundaries) else int(rng.integers(0, axis.max + 1))
+def _boundaries(axis: Axis) -> list[int]:
+    return sorted({size + step for size in axis.buckets for step in (0, 1) if size + step <= axis.max} | {1})
 
 
 def _example(

@@ -19,6 +19,7 @@ from vectorizer.source import SourceLines, source_line
 
 __all__ = ["ExampleFunction", "trace_example"]
 
+_NOT_DENSE = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
 #: The name of an output that the function returns bare.
 SINGLE_OUTPUT = "output"
 
@@ -84,21 +85,28 @@ def trace_example(
     name = name or _name_of(fn)
     call = _keras_call(fn, specs) if _is_keras_model(fn) else fn
     output_names: list[str] = []
+    refusals: list[DeclarationError] = []
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def flatten(result: Any) -> tuple[tf.Tensor, ...]:
-        named = _named_outputs(result, name)
+        try:
+            named = _named_outputs(result, name)
+        except DeclarationError as error:
+            refusals.append(error)  # autograph raises a copy, with frames for a message
+            raise
         output_names[:] = named
-        return tuple(named.values())
+        tensors: tuple[tf.Tensor, ...] = tuple(named.values())
+        return tensors
 
     def example(*tensors: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return flatten(call(**dict(zip(specs, tensors, strict=True))))
+        flat: tuple[tf.Tensor, ...] = flatten(call(**dict(zip(specs, tensors, strict=True))))
+        return flat
 
     try:
         concrete = tf.function(example, autograph=True).get_concrete_function(*specs.values())
-    except DeclarationError:
-        raise
     except Exception as error:
+        if refusals:
+            raise refusals[0] from None
         raise TraceError(f"{name} could not be traced for one example: {_first_lines(error)}") from error
     return ExampleFunction(
         name=name, concrete=concrete, inputs=specs, output_names=tuple(output_names), target=fn, lines=lines
@@ -125,7 +133,7 @@ def _named_outputs(result: Any, function_name: str) -> dict[str, tf.Tensor]:
         items = [(SINGLE_OUTPUT, result)]
     named = {}
     for key, value in items:
-        if value is None or isinstance(value, (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices, Mapping)):
+        if value is None or isinstance(value, (*_NOT_DENSE, Mapping, list, tuple)):
             raise DeclarationError(
                 f"{function_name}: output {key!r} is a {type(value).__name__}; return dense tensors, "
                 "in a flat dict or tuple"

@@ -14,6 +14,7 @@ from vectorizer.certificate import Certificate, OpClass, OpRecord, ParityRecord
 from vectorizer.converters import converters
 from vectorizer.effects import refuse_effects, walk_ops
 from vectorizer.errors import ConversionError, DeclarationError, LoopedOpError, VectorizerError
+from vectorizer.inputs import check_inputs
 from vectorizer.lengths import Axis, Length, length_axes
 from vectorizer.loops import count_loops
 from vectorizer.probes import make_probes
@@ -60,6 +61,9 @@ def vectorize(
     """
     report = progress or _no_progress
     sizes = _bucket_sizes(buckets)
+    if isinstance(allow_looped, str):
+        raise DeclarationError(f"allow_looped: expected op types in a list, got {allow_looped!r}")
+    check_inputs(inputs)
     axes = length_axes(inputs, lengths or {})
     report("trace", 0, 1)
     function = trace_example(fn, inputs, name=name, lines=lines)
@@ -120,12 +124,15 @@ def _no_progress(_stage: str, _done: int, _total: int) -> None:
 def _bucket_sizes(buckets: str | Sequence[int]) -> tuple[int, ...]:
     if buckets == "auto":
         return AUTO_BUCKETS
-    if isinstance(buckets, str):
+    if isinstance(buckets, str) or not isinstance(buckets, Collection):
         raise DeclarationError(f"buckets: expected 'auto' or batch sizes, got {buckets!r}")
-    sizes = tuple(sorted(set(buckets)))
-    if not sizes or sizes[0] < 1:
+    if not buckets or any(not _is_size(size) for size in buckets):
         raise DeclarationError(f"buckets: expected batch sizes of at least 1, got {tuple(buckets)}")
-    return sizes
+    return tuple(sorted(set(buckets)))
+
+
+def _is_size(size: Any) -> bool:
+    return isinstance(size, int) and not isinstance(size, bool) and size >= 1
 
 
 def _padded_body(function: ExampleFunction, axes: Sequence[Axis], lengths: tuple[int, ...]) -> ExampleFunction:
@@ -149,7 +156,7 @@ def _batch(body: ExampleFunction, bucket: Bucket) -> tuple[Any, ConversionLog]:
     def batched(**tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         arguments = [tensors[name] for name in body.input_names]
         outputs = convert_rows(body.concrete, arguments, rows=bucket.rows, converters=known, log=log)
-        return {name: tf.identity(output, name) for name, output in zip(body.output_names, outputs, strict=True)}
+        return {name: tf.identity(output) for name, output in zip(body.output_names, outputs, strict=True)}
 
     specs = {
         name: tf.TensorSpec([bucket.rows, *spec.shape], spec.dtype, name=name) for name, spec in body.inputs.items()

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from vectorizer.certificate import Certificate
 from vectorizer.errors import DeclarationError
+from vectorizer.inputs import example_array
 from vectorizer.lengths import Axis
 from vectorizer.parity import tolerance_of
 from vectorizer.probes import Probe, as_array
@@ -109,7 +110,7 @@ class Vectorized:
                 for slot, index in enumerate(chunk):
                     true_lengths = dict(zip((axis.name for axis in self.axes), lengths[index], strict=True))
                     answers[index] = {
-                        output.name: output.cut(arrays[output.name][slot], true_lengths) for output in self.outputs
+                        output.name: output.cut(arrays[output.name][slot, ...], true_lengths) for output in self.outputs
                     }
         return self._pack([answer for answer in answers if answer is not None])
 
@@ -118,31 +119,39 @@ class Vectorized:
         expected = self.function.inputs.keys() - told
         if inputs.keys() - told != expected:
             raise DeclarationError(f"expected the inputs {sorted(expected)}, got {sorted(inputs)}")
-        numbers = {name: len(inputs[name]) for name in expected}
+        numbers = {name: _n_rows(name, inputs[name]) for name in self.function.inputs if name in expected}
         if len(set(numbers.values())) > 1:
             raise DeclarationError(f"inputs have different numbers of rows: {numbers}")
         rows = []
         lengths = []
         for index in range(next(iter(numbers.values()))):
             row = {
-                name: np.asarray(inputs[name][index], self.function.inputs[name].dtype.as_numpy_dtype)
-                for name in expected
+                name: example_array(inputs[name][index], spec, where=f"input {name!r} of row {index}")
+                for name, spec in self.function.inputs.items()
+                if name in expected
             }
-            true = []
-            for axis in self.axes:
-                length = row[axis.dims[0][0]].shape[axis.dims[0][1]]
-                if length > axis.max:
-                    raise DeclarationError(
-                        f"row {index}: input {axis.dims[0][0]!r} has {length} on its variable dimension, "
-                        f"expected at most {axis.max}"
-                    )
-                true.append(length)
+            lengths.append(tuple(self._length(row, index, axis) for axis in self.axes))
+            for axis, length in zip(self.axes, lengths[-1], strict=True):
                 if axis.length_input:
                     dtype = self.function.inputs[axis.length_input].dtype.as_numpy_dtype
                     row[axis.length_input] = np.asarray(length, dtype)
             rows.append(row)
-            lengths.append(tuple(true))
         return rows, lengths
+
+    @staticmethod
+    def _length(row: Mapping[str, np.ndarray], index: int, axis: Axis) -> int:
+        sizes = {name: row[name].shape[dim] for name, dim in axis.dims}
+        length = int(max(sizes.values()))
+        if len(set(sizes.values())) > 1:
+            raise DeclarationError(
+                f"row {index}: inputs that share a length differ on their variable dimension: {sizes}"
+            )
+        if length > axis.max:
+            raise DeclarationError(
+                f"row {index}: input {axis.dims[0][0]!r} has {length} on its variable dimension, "
+                f"expected at most {axis.max}"
+            )
+        return length
 
     def _padded(self, lengths: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(
@@ -175,6 +184,13 @@ class Vectorized:
             else:
                 packed[output.name] = values
         return packed[SINGLE_OUTPUT] if list(packed) == [SINGLE_OUTPUT] else packed
+
+
+def _n_rows(name: str, value: Any) -> int:
+    try:
+        return len(value)
+    except TypeError:
+        raise DeclarationError(f"input {name!r}: expected rows along the first dimension, got {value!r}") from None
 
 
 def run_concrete(graph: Any) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from vectorizer.certificate import OutputParity, ParityRecord
-from vectorizer.errors import DeclarationError, ParityError
+from vectorizer.errors import DeclarationError, ParityError, ProbeError
 from vectorizer.lengths import Axis
 from vectorizer.parity import compare
 from vectorizer.probes import Probe
@@ -33,7 +33,11 @@ def output_dims(function: ExampleFunction, axes: Sequence[Axis], probes: Sequenc
         if len(ranks) > 1:
             raise DeclarationError(f"{function.name}: output {name!r} has {sorted(ranks)} dimensions, one is expected")
         dims: list[int | Axis] = []
+        static = function.concrete.outputs[index].shape
         for dim in range(ranks.pop()):
+            if static.rank is not None and static[dim] is not None:
+                dims.append(static[dim])
+                continue
             sizes = [answer.shape[dim] for answer in answers]
             following = [
                 axis
@@ -42,6 +46,11 @@ def output_dims(function: ExampleFunction, axes: Sequence[Axis], probes: Sequenc
             ]
             if len(set(sizes)) == 1 and not following:
                 dims.append(sizes[0])
+            elif len(following) > 1:
+                raise DeclarationError(
+                    f"{function.name}: dimension {dim} of output {name!r} could follow "
+                    f"{' or '.join(repr(axis.name) for axis in following)}; give examples in which they differ"
+                )
             elif following:
                 dims.append(following[0])
             else:
@@ -65,12 +74,17 @@ def verify_bucket(
 ) -> ParityRecord:
     """Run the probes that fit through a bucket, each in a slot, and compare every row.
 
-    Errors: ParityError naming the output, the row, the worst example and both answers.
+    Errors: ParityError naming the output, the worst example and both answers; ProbeError if no probe fits.
     """
     fitting = [
         probe for probe in probes if all(true <= size for true, size in zip(probe.lengths, bucket.lengths, strict=True))
     ]
-    n_batches = max(1, -(-len(fitting) // bucket.rows))
+    if not fitting:
+        raise ProbeError(
+            f"{function.name}: {bucket} can't be checked, as the function raised on every example that fits it; give "
+            "examples that it answers (examples=[...]), or leave that length out of the length buckets"
+        )
+    n_batches = -(-len(fitting) // bucket.rows)
     reports: dict[str, list[OutputParity]] = {output.name: [] for output in outputs}
     for batch in range(n_batches):
         rows = [fitting[(batch * bucket.rows + slot) % len(fitting)] for slot in range(bucket.rows)]
@@ -82,12 +96,12 @@ def verify_bucket(
             results = run(feeds)
         except tf.errors.OpError as error:
             raise ParityError(
-                f"{function.name}: {bucket} fails on examples that the function answers one by one: {error.message}"
+                f"{function.name}: {bucket} fails on examples that the function answers one by one: {_brief(error)}"
             ) from error
         for index, output in enumerate(outputs):
             array = results[output.name]
             have = [
-                output.cut(array[slot], dict(zip((axis.name for axis in axes), row.lengths, strict=True)))
+                output.cut(array[slot, ...], dict(zip((axis.name for axis in axes), row.lengths, strict=True)))
                 for slot, row in enumerate(rows)
             ]
             want = [row.answers[index] for row in rows]
@@ -101,6 +115,19 @@ def verify_bucket(
         n_examples=min(len(fitting), n_batches * bucket.rows),
         outputs=tuple(_worst(entries) for entries in reports.values()),
     )
+
+
+def _brief(error: tf.errors.OpError) -> str:
+    """Return what TensorFlow says, without the Python frames of the code that built the graph."""
+    lines = [line.strip() for line in str(error.message).splitlines()]
+    said = [
+        line
+        for line in lines
+        if line and not line.startswith(("File ", "Detected at node", "Graph execution error", "[["))
+    ]
+    nodes = [line.split()[3] for line in lines if line.startswith("Detected at node ")]
+    where = f" (at {nodes[0]})" if nodes else ""
+    return f"{type(error).__name__}: {' '.join(said[:4])}{where}"
 
 
 def _worst(entries: Sequence[OutputParity]) -> OutputParity:

@@ -13,4 +13,9 @@ __all__ = ["converters"]
 
 def converters() -> dict[str, Converter]:
     """Return every converter that replaces or adds to pfor's own, by op type."""
-    return {**bias.CONVERTERS, **gather.CONVERTERS, **matmul.CONVERTERS, **shapes.CONVERTERS}
+    return {
+        **bias.CONVERTERS,
+        **gather.CONVERTERS,
+        **matmul.CONVERTERS,
+        **shapes.CONVERTERS,
+    }

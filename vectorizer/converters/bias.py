@@ -29,7 +29,7 @@ def _add(pfor_input: Any) -> Any:
         and value.shape.is_fully_defined()
         and bias.shape.rank == 1
         and bias.shape[0] == value.shape[-1]
-        # The per-example value has all of the stacked value's dimensions but the rows, so that the bias lies on the last.
+        # The stacked value has the dimensions of the example's and the rows, so that the bias lies on the last.
         and pfor_input.outputs[0].shape.as_list() == value.shape.as_list()[1:]
     ):
         return wrap(tf.nn.bias_add(value, bias), stacked=True)

@@ -31,8 +31,29 @@ def _reshape(pfor_input: Any) -> Any:
     per_example = pfor_input.outputs[0].shape
     is_known = is_stacked and stacked.shape.is_fully_defined() and per_example.is_fully_defined()
     if not is_known or any(other.is_stacked for other in pfor_input.inputs[1:]):
+        if pfor_input.op_type == "Squeeze":
+            return _squeeze(pfor_input)
         return stock_registry()[pfor_input.op_type](pfor_input)
     return wrap(reshaped(stacked, [stacked.shape[0], *per_example.as_list()]), stacked=True)
+
+
+def _squeeze(pfor_input: Any) -> Any:
+    """Squeeze where the number of rows is not known, as in a branch.
+
+    Without named dimensions, pfor passes a squeeze on as it is, and at one row it takes the row dimension off too.
+    Keras' recurrent cells contain one.
+    """
+    value = pfor_input.stacked_input(0)
+    dims = list(pfor_input.get_attr("squeeze_dims"))
+    if not dims:
+        shape = pfor_input.op.inputs[0].shape
+        if not shape.is_fully_defined():
+            raise NotImplementedError(f"which dimensions of {shape} are 1 is not known; name them, tf.squeeze(x, axis)")
+        dims = [dim for dim, size in enumerate(shape) if size == 1]
+    if not dims:
+        return wrap(tf.identity(value), stacked=True)
+    # Dimensions that are counted from the end stay where they are.
+    return wrap(tf.squeeze(value, [dim + 1 if dim >= 0 else dim for dim in dims]), stacked=True)
 
 
 CONVERTERS: dict[str, Converter] = dict.fromkeys(sorted(_SHAPE_OPS), _reshape)
