@@ -198,7 +198,7 @@ class Catalog:
             serving = self._serving.get(name)
             if version is None and serving is not None:
                 del self._serving[name]
-                await self._retire(serving)
+                await self._retire(serving, self._mark_unloading(serving))
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(None, self._store.delete, name, version)
             if version is None:
@@ -291,6 +291,16 @@ class Catalog:
         artifact = self._store.artifact_dir(name, version)
         live = self._live.setdefault((name, version), _Live(State.BUILT))
         live.state, live.reason = State.LOADING, ""
+        live.settled.clear()
+        try:
+            await self._load(name, version, artifact, live)
+        finally:
+            # A build that has got here says itself when it is over.
+            if live.task is None or live.task.done():
+                live.settled.set()
+
+    async def _load(self, name: str, version: int, artifact: Path, live: _Live) -> None:
+        serving = self._serving.get(name)
         spec = ModelSpec.model_validate(self._store.spec(name, version))
         loop = asyncio.get_running_loop()
         try:
@@ -321,18 +331,22 @@ class Catalog:
         self._missing.pop(name, None)
         _log.info("model %r: version %d serves", name, version)
         if serving is not None:
-            self._spawn(self._retire(serving))
+            self._spawn(self._retire(serving, self._mark_unloading(serving)))
         # What has just been loaded lives until it is unloaded: full collections need not look at it again.
         gc.collect()
         gc.freeze()
 
-    async def _retire(self, hosted: Hosted) -> None:
-        live = self._live.get((hosted.model.name, hosted.model.version))
-        if live is not None:
-            live.state = State.UNLOADING
+    async def _retire(self, hosted: Hosted, live: _Live | None) -> None:
         await self._host.unload(hosted)
-        if live is not None:
+        # It may have been activated again meanwhile, and then it is loaded a second time.
+        if live is not None and live.state is State.UNLOADING:
             live.state = State.UNLOADED
+
+    def _mark_unloading(self, hosted: Hosted) -> _Live | None:
+        live = self._live.get((hosted.model.name, hosted.model.version))
+        if live is not None and live.state is State.AVAILABLE:
+            live.state = State.UNLOADING
+        return live
 
     async def _resume(self, name: str, version: int) -> None:
         """Load what was active when the server stopped."""

@@ -209,7 +209,8 @@ class ServedModel:
                 output = _output(part, index)
                 for step in range(part.stop - part.start):
                     inside = part.start + step
-                    row = output[part.offset + step]
+                    # With the ellipsis a scalar stays an array: a byte string's dtype would drop its trailing zeros.
+                    row = output[part.offset + step, ...]
                     if not tensor.is_fixed:
                         row = self._cut(row, tensor, payload.lengths[inside])
                     rows[inside if places is None else places[number][inside]] = row

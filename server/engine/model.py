@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,10 +38,18 @@ class GroupRunner:
         return self._staging.owned(outputs)
 
     def warm(self) -> None:
-        """Run every bucket, so that no request meets a first call."""
+        """Run every bucket, so that no request meets a first call. Errors: LoadFailed."""
+        import tensorflow as tf
+
         for bucket, call in self._calls.items():
             for _ in range(_WARM_CALLS):
-                call(*self._staging.blank(bucket))
+                # A function may refuse zeros (an integer division, a checked index): it is warm all the same.
+                try:
+                    call(*self._staging.blank(bucket))
+                except tf.errors.InvalidArgumentError:
+                    continue
+                except Exception as error:
+                    raise LoadFailed(f"bucket {bucket} failed: {type(error).__name__}: {error}") from error
 
 
 class LoadedModel:
@@ -104,17 +111,9 @@ def _groups(
                     raise LoadFailed(f"{type(error).__name__}: {error}") from error
             staging = Staging(manifest.signature, lengths, [graph.rows for graph in kept])
             runner = GroupRunner(staging, calls, {graph.rows: graph.cost_s for graph in kept})
-            _warm(runner)
+            runner.warm()
             groups[entry, lengths] = runner
     return groups
-
-
-def _warm(runner: GroupRunner) -> None:
-    import tensorflow as tf
-
-    # A function may refuse zeros (an integer division, a checked assertion): it is warm all the same.
-    with contextlib.suppress(tf.errors.InvalidArgumentError):
-        runner.warm()
 
 
 def _within(graphs: list[CompiledGraph], batch_limit: int | None) -> list[CompiledGraph]:
