@@ -208,9 +208,9 @@ class _Listener:
         self._task = self._loop.create_task(self._listen())
 
     async def _listen(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        if not self._answered.done():
+        # The body is complete: the next message can only be that the caller left.
+        message = await self._receive()
+        if message["type"] == "http.disconnect" and not self._answered.done():
             self._answered.set_result(None)
 
     def stop(self) -> None:
