@@ -24,7 +24,7 @@ from typing import Any
 
 from server.store.errors import StoreDamaged, StoreUnwritable
 
-__all__ = ["Disk", "FaultHook", "is_unfinished", "read_json"]
+__all__ = ["Disk", "FaultHook", "encode_json", "is_unfinished", "read_json"]
 
 #: Called with the name of the step that comes next. It may end the process or raise; then the step is not taken.
 FaultHook = Callable[[str], None]
@@ -59,8 +59,7 @@ class Disk:
         with _refusals(path):
             self._fault(f"write {path.name}")
             with new.open("w", encoding="utf-8") as file:
-                json.dump(value, file, indent=1)
-                file.write("\n")
+                file.write(encode_json(value))
                 file.flush()
                 self._fault(f"sync {path.name}")
                 self._fsync(file.fileno())
@@ -150,6 +149,11 @@ class Disk:
             self._fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def encode_json(value: Mapping[str, Any]) -> str:
+    """Return the contents of a state file, for people too. For a file in a ``new_directory``, which lasts with it."""
+    return json.dumps(value, indent=1) + "\n"
 
 
 def is_unfinished(path: Path) -> bool:

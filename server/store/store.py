@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from server.artifact import MANIFEST_FILE
-from server.store.durable import Disk, read_json
+from server.store.durable import Disk, encode_json, read_json
 from server.store.errors import Conflict, ModelNotFound, NotAStore, StoreDamaged, VersionNotFound
 from server.store.layout import STORE_FORMAT, Layout, VersionLayout, check_name
 from server.store.lock import StoreLock
@@ -167,8 +167,8 @@ class Store:
                 version = VersionLayout(new)
                 version.source.mkdir()
                 version.staging.mkdir()
-                self._disk.write_json(version.spec, spec)
-                self._disk.write_json(version.record, record_to_json(record))
+                version.spec.write_text(encode_json(spec), encoding="utf-8")
+                version.record.write_text(encode_json(record_to_json(record)), encoding="utf-8")
             index.versions[number] = record
             return record
 

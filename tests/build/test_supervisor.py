@@ -202,6 +202,15 @@ def test_an_exit_without_a_result_names_the_code_and_shows_the_last_twenty_lines
     run(scenario())
 
 
+def test_the_last_words_of_a_loud_worker_are_not_lost(run: Any, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with pytest.raises(BuildCrashed) as caught:
+            await builder("loud-exit").build(request(tmp_path), ignore)
+        assert caught.value.output[-1] == "last words"
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("behaviour", ["exit-silently", "half-a-line"])
 def test_an_exit_code_of_zero_without_a_result_is_a_crash(run: Any, tmp_path: Path, behaviour: str) -> None:
     async def scenario() -> None:
@@ -213,35 +222,44 @@ def test_an_exit_code_of_zero_without_a_result_is_a_crash(run: Any, tmp_path: Pa
 
 @pytest.mark.parametrize("behaviour", ["hang", "ignore-sigterm", "close-and-stay", "flood"])
 def test_a_worker_that_never_ends_is_killed_at_the_time_limit(run: Any, tmp_path: Path, behaviour: str) -> None:
-    asked = request(tmp_path)
+    async def scenario(asked: BuildRequest, limit_s: float) -> None:
+        with pytest.raises(BuildTimeout, match=f"within build_timeout_s = {limit_s:g} seconds"):
+            await builder(behaviour, build_timeout_s=limit_s).build(asked, ignore)
 
-    async def scenario() -> None:
-        with pytest.raises(BuildTimeout, match=r"within build_timeout_s = 0\.7 seconds"):
-            await builder(behaviour, build_timeout_s=0.7).build(asked, ignore)
-
-    run(scenario())
+    # On a busy machine the first limits may pass before the worker gets to misbehave.
+    for limit_s in (0.5, 2, 8, 32):
+        asked = request(tmp_path, f"within-{limit_s}")
+        run(scenario(asked, limit_s))
+        if (asked.output_dir / "pid").exists():
+            break
     assert not is_running(worker_pid(asked.output_dir))
 
 
-def test_a_flood_of_events_leaves_the_event_loop_free(run: Any, tmp_path: Path) -> None:
-    longest_s = 0.0
+def test_a_flood_of_events_leaves_the_event_loop_its_turns(run: Any, tmp_path: Path) -> None:
+    in_a_row, most, total = 0, 0, 0
 
-    async def watch() -> None:
-        nonlocal longest_s
+    def count(progress: Progress) -> None:
+        nonlocal in_a_row, most, total
+        in_a_row, total = in_a_row + 1, total + 1
+        most = max(most, in_a_row)
+        if total == 3_000:
+            raise EOFError("enough")
+
+    async def others() -> None:
+        nonlocal in_a_row
         while True:
-            before = time.monotonic()
-            await asyncio.sleep(0.001)
-            longest_s = max(longest_s, time.monotonic() - before)
+            in_a_row = 0
+            await asyncio.sleep(0)
 
     async def scenario() -> None:
-        watching = asyncio.create_task(watch())
-        with pytest.raises(BuildTimeout):
-            await builder("flood", build_timeout_s=0.7).build(request(tmp_path), ignore)
-        watching.cancel()
+        turns = asyncio.create_task(others())
+        with pytest.raises(EOFError, match="enough"):
+            await builder("flood").build(request(tmp_path), count)
+        turns.cancel()
 
     run(scenario())
-    # A buffer of events is 2 MiB: without a pause between two of them this is 0.3 s and more.
-    assert longest_s < 0.15
+    # A pipe holds a thousand events, which without a pause would all be taken in one turn of the loop.
+    assert most <= 2
 
 
 @pytest.mark.parametrize("behaviour", ["grow", "grow-in-an-orphan"])
@@ -334,7 +352,8 @@ def test_a_build_that_is_cancelled_twice_is_killed_all_the_same(run: Any, tmp_pa
         build.cancel()
         with pytest.raises(asyncio.CancelledError):
             await build
-        await until(lambda: not is_running(worker_pid(asked.output_dir)))
+        # Not even a zombie: it was waited for.
+        await until(lambda: not Path(f"/proc/{worker_pid(asked.output_dir)}").exists())
 
     run(scenario())
 

@@ -429,7 +429,7 @@ def test_a_full_disk_is_a_sentence_and_the_store_goes_on(root: Path) -> None:
     with Store.open(root, disk=Disk(fault=disk), now=noon) as store:
         build(store, "digits", "one")
         store.activate("digits", 1)
-        for step in range(12):
+        for step in range(8):
             disk.left = step
             with pytest.raises(StoreUnwritable, match=r"No space left on device\): free some space"):
                 store.create_version("digits", SPEC)

@@ -53,6 +53,10 @@ def main(behaviour: str, arguments: list[str]) -> int:  # noqa: C901 - one case 
             for line in range(100):
                 print(f"line {line}", file=sys.stderr)
             return 3
+        case "loud-exit":
+            # Full to the brim when it leaves, so that the end is still in the pipe.
+            os.write(2, b"x\n" * 30_000 + b"last words\n")
+            os._exit(3)
         case "exit-silently":
             return 0
         case "hang":
