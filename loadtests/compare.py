@@ -25,7 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from loadtests import report, workload, wrk
 from loadtests.comparison import BATCHED, CONTENDERS, LIMITED, LOOPED, Comparison, Run
-from loadtests.contenders import Cores, Server, looped_command, pinned, responder_command, rowwise_command
+from loadtests.contenders import Cores, Server, cores_in_use, looped_command, pinned, responder_command, rowwise_command
 from loadtests.driver_process import DriverProcess
 
 __all__ = ["built_store", "machine", "measure", "started"]
@@ -171,6 +171,7 @@ def _command(
         callers=tuple(int(level) for level in callers.split(",")),
         repeats=repeats,
         pinned=cores.server is not None,
+        others=cores_in_use(),
     )
     with_wrk = with_wrk and wrk.available()
     n_cells = len(comparison.callers) * len(CONTENDERS)

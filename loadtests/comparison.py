@@ -47,6 +47,7 @@ class Median:
 class Comparison:
     """All runs of one comparison, with what is needed to judge them.
 
+    ``others`` is how many cores were in use before it started, by processes that have nothing to do with it.
     ``capacity`` is the driver against the trivial responder, by callers: the most it can send, and at one caller
     the bare HTTP round trip. ``wrk`` holds (contender, callers, wrk's requests/s) for ``models[0]``.
     """
@@ -56,6 +57,7 @@ class Comparison:
     callers: tuple[int, ...]
     repeats: int
     pinned: bool
+    others: float = 0.0
     capacity: dict[int, Measurement] = field(default_factory=dict)
     wrk: list[tuple[str, int, float]] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)

@@ -20,7 +20,16 @@ from typing import IO, Self
 
 from loadtests.workload import MODELS
 
-__all__ = ["Cores", "Server", "free_port", "looped_command", "pinned", "responder_command", "rowwise_command"]
+__all__ = [
+    "Cores",
+    "Server",
+    "cores_in_use",
+    "free_port",
+    "looped_command",
+    "pinned",
+    "responder_command",
+    "rowwise_command",
+]
 
 _READY_PATH = "/v2/health/ready"
 _STOP_S = 15.0
@@ -38,6 +47,19 @@ class Cores:
         """Choose from the cores that this process may use."""
         usable = sorted(os.sched_getaffinity(0))
         return cls(usable[0], usable[1]) if len(usable) > 1 else cls(None, None)
+
+
+def cores_in_use(*, during_s: float = 1.0) -> float:
+    """Return how many cores the machine's processes, all of them, keep busy now, measured for ``during_s``."""
+
+    def ticks() -> int:
+        # proc(5): user, nice, system, idle, iowait, irq, softirq, steal, ... of all cores, since the start.
+        spent = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return sum(spent) - spent[3] - spent[4]
+
+    before, began = ticks(), time.monotonic()
+    time.sleep(during_s)
+    return (ticks() - before) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began)
 
 
 @contextmanager

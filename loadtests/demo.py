@@ -18,14 +18,15 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from loadtests import workload
 from loadtests.batch_sizes import bars, batch_sizes, since
 from loadtests.comparison import BATCHED, LIMITED, LOOPED
-from loadtests.contenders import Cores, Server, looped_command, rowwise_command
+from loadtests.contenders import Cores, Server, cores_in_use, looped_command, rowwise_command
 from loadtests.driver import Measurement
 from loadtests.driver_process import DriverProcess
-from loadtests.report import duration
+from loadtests.report import duration, others
 
 __all__ = ["Reading", "certificate_lines", "reading"]
 
@@ -102,6 +103,7 @@ class _Demo:
         self._directory = directory
         self._cores = cores
         self._started_s = time.monotonic()
+        self._others = cores_in_use()
 
     def run(self) -> bool:
         """Run all steps; return whether every answer was right."""
@@ -119,10 +121,10 @@ class _Demo:
             is_right &= self._compare(driver, server, store, file)
         self._say(
             f"Done in {time.monotonic() - self._started_s:.0f} s. How to go on:",
-            "make serve                    the digits model on http://127.0.0.1:8000 until Ctrl-C; then",
-            "                              http://127.0.0.1:8000/v1/models/digits, /docs and /metrics",
-            "make load                     five models at 1, 8, 32 and 128 callers: a table and a picture",
-            "models/digits.py              the function that was served, and how to write your own",
+            "make serve         the digits model on http://127.0.0.1:8000 until Ctrl-C; then see",
+            "                   http://127.0.0.1:8000/v1/models/digits, /docs and /metrics",
+            "make load          five models at 1, 8, 32 and 128 callers: a table and a picture",
+            "models/digits.py   the function that was served, and how to write your own",
         )
         return is_right
 
@@ -147,11 +149,15 @@ class _Demo:
         before = batch_sizes(server.url, MODEL)
         measured, bodies = driver.send_each_once(server.url, file, callers=CALLERS)
         sizes = since(before, batch_sizes(server.url, MODEL))
-        read = reading(bodies, workload.load(file).answers, labels)
+        answers = workload.load(file).answers
+        read = reading(bodies, answers, labels)
+        _, held_out = handwriting.split()
+        unseen = reading(*([values[index] for index in held_out] for values in (bodies, answers, labels)))
         self._say(
             f"{read.n:,} scans sent one by one by {CALLERS} callers in {measured.duration_s * 1e3:.0f} ms",
             f"read right, served:        {read.served_right:,} = {read.served_right / read.n:.4%}",
             f"read right, function alone: {read.alone_right:,} = {read.alone_right / read.n:.4%}",
+            f"of the {unseen.n} that training never saw: {unseen.served_right} served, {unseen.alone_right} alone",
             f"digits that differ: {read.different}; without an answer: {read.unanswered}",
         )
         self._say("Batches that carried them", *bars(sizes))
@@ -179,6 +185,8 @@ class _Demo:
                         measured = driver.drive(url, file, callers=CALLERS, duration_s=_ROUND_S)
                         rounds[name].append(measured)
         self._console.print(_table(rounds, self._cores))
+        for remark in others(self._others):
+            self._say(remark)
         for name, runs in rounds.items():
             for measured in runs:
                 self._failed(name, measured)
@@ -189,9 +197,9 @@ class _Demo:
             self._say(f"{name}: {measured.failures}, the first: {measured.first_failure}")
 
     def _say(self, title: str, *lines: str) -> None:
-        self._console.print(f"[bold]{title}[/bold]", highlight=False)
+        self._console.print(Text(title, style="bold"), soft_wrap=True)
         for line in lines:
-            self._console.print(f"  {line}", highlight=False, markup=False)
+            self._console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
     def _spin(self, what: str, step: Callable[[], _Result]) -> _Result:
         with self._console.status(f"{what} ..."):

@@ -9,10 +9,12 @@ from typing import Any
 
 from loadtests.comparison import BATCHED, CONTENDERS, LIMITED, LOOPED, Comparison
 
-__all__ = ["draw", "duration", "markdown"]
+__all__ = ["draw", "duration", "markdown", "others"]
 
 #: A driver that was at work for this share of the time may itself have been the limit.
 BUSY = 0.9
+#: Cores that others may use without a word about it.
+OTHERS = 0.15
 #: Gains below this are within what one run differs from the next on a shared machine.
 _LITTLE = 1.25
 _COLORS = {BATCHED: "#0b6e4f", LIMITED: "#e09f3e", LOOPED: "#9e2a2b"}
@@ -38,7 +40,8 @@ def markdown(comparison: Comparison, *, picture: str | None = None) -> str:
         f"*{LIMITED}* is the same server told to run one row at a time: it separates what batching gains from what "
         f"a cheap call gains. *{LOOPED}* is the hand-made service: one `tf.function` call for each request."
     )
-    parts = ["# Load comparison", facts, reading, "## Where the gain comes from", *_gains(comparison)]
+    parts = ["# Load comparison", facts, *others(comparison.others), reading]
+    parts += ["## Where the gain comes from", *_gains(comparison)]
     if picture:
         parts.append(f"![Throughput and latency against callers]({picture})")
     parts.append("## Figures")
@@ -49,6 +52,15 @@ def markdown(comparison: Comparison, *, picture: str | None = None) -> str:
     if failures:
         parts += ["## Wrong and missing answers", "\n".join(failures)]
     return "\n\n".join(parts) + "\n"
+
+
+def others(cores: float) -> Iterator[str]:
+    """Say that the machine was not ours alone, if so; ``cores`` is what ``cores_in_use`` saw before the start."""
+    if cores > OTHERS:
+        yield (
+            f"Other processes kept {cores:.1f} cores busy when this started: all figures are too low, and only their "
+            "ratios can be trusted."
+        )
 
 
 def _n_failed(comparison: Comparison) -> int:
@@ -139,7 +151,7 @@ def draw(comparison: Comparison, path: Path) -> None:
 
     models, callers = comparison.models, comparison.callers
     with mpl.rc_context({"font.size": 9, "axes.grid": True, "grid.alpha": 0.3}):
-        figure = Figure(figsize=(3.6 * len(models), 6.4), layout="constrained")
+        figure = Figure(figsize=(max(6.0, 3.6 * len(models)), 6.8), layout="constrained")
         FigureCanvasAgg(figure)
         panels: Any = figure.subplots(2, len(models), sharex=True, squeeze=False)
         for column, model in enumerate(models):
@@ -161,5 +173,5 @@ def draw(comparison: Comparison, path: Path) -> None:
             times.set_xlabel("callers")
         panels[0][0].set_ylabel("requests/s (band: lowest to highest run)")
         panels[1][0].set_ylabel("ms, p50 (line) and p99 (dotted)")
-        panels[0][0].legend(loc="upper left")
+        figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=len(CONTENDERS))
         figure.savefig(path, dpi=130)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 import urllib.request
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.contenders import Cores, Server, looped_command, pinned, responder_command, rowwise_command
+from loadtests.contenders import Cores, Server, cores_in_use, looped_command, pinned, responder_command, rowwise_command
 
 #: Ready from its third answer on; says which cores it has.
 SLOW_STARTER = """
@@ -99,6 +100,16 @@ def test_server_and_driver_get_a_core_each_where_there_are_two() -> None:
     assert (cores.server, cores.driver) == ((usable[0], usable[1]) if len(usable) > 1 else (None, None))
     with pinned(usable[0]):
         assert Cores.here() == Cores(None, None)
+
+
+def test_a_busy_process_is_seen_in_the_cores_in_use() -> None:
+    code = "print('on', flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as spinning:
+        assert spinning.stdout is not None
+        spinning.stdout.readline()
+        used = cores_in_use(during_s=1.0)
+        spinning.kill()
+    assert 0.4 < used <= (os.cpu_count() or 1) * 1.1
 
 
 def test_commands_name_what_is_served() -> None:

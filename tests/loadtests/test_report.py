@@ -102,6 +102,13 @@ def test_a_busy_driver_is_said_to_have_been_the_limit() -> None:
     assert markdown(made).count("driver busy: a lower bound") == 6
 
 
+def test_a_machine_that_others_were_using_is_said_to_be_so() -> None:
+    made = comparison({BATCHED: 3, LIMITED: 2, LOOPED: 1})
+    assert "Other processes" not in markdown(made)
+    made.others = 1.234
+    assert "Other processes kept 1.2 cores busy" in markdown(made)
+
+
 def test_a_second_opinion_stands_beside_ours() -> None:
     made = comparison({BATCHED: 20_000, LIMITED: 8_000, LOOPED: 2_000})
     made.wrk = [(BATCHED, 128, 21_234.0)]
