@@ -34,7 +34,7 @@ from vectorizer.source import SourceLines
 from vectorizer.trace import ExampleFunction, trace_example
 from vectorizer.vectorize import AUTO_BUCKETS, vectorize
 from vectorizer.vectorized import Bucket, Output, Vectorized
-from vectorizer.verify import verify_bucket
+from vectorizer.verify import RunBatch, verify_bucket
 
 __all__ = [
     "AUTO_BUCKETS",
@@ -53,6 +53,7 @@ __all__ = [
     "ParityError",
     "ParityRecord",
     "ProbeError",
+    "RunBatch",
     "SavedSource",
     "SideEffectError",
     "SourceLines",

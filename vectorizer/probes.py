@@ -28,7 +28,7 @@ _WORDS = (b"", b"a", b"7", b"3.5", b"row wise", "h\u00f6ren".encode())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """One example, its true length on each axis, and what the per-example function answered."""
+    """One example, its true length on each axis, and what the per-example function answered (nothing if it raised)."""
 
     example: Mapping[str, np.ndarray]
     lengths: tuple[int, ...]
@@ -37,14 +37,15 @@ class Probe:
 
 def make_probes(
     function: ExampleFunction, axes: Sequence[Axis], *, examples: Sequence[Mapping[str, Any]], seed: int
-) -> tuple[list[Probe], int]:
-    """Return the probes on which the function answers, and how many it refused by raising.
+) -> tuple[list[Probe], list[Probe]]:
+    """Return the probes on which the function answers, and those that it refused by raising.
 
     Errors: DeclarationError if one of ``examples`` does not fit the inputs; ProbeError if it raised on all.
     """
     rng = np.random.default_rng(seed)
     probes: list[Probe] = []
-    refused: list[Exception] = []
+    refused: list[Probe] = []
+    last_error: Exception | None = None
     for example, lengths in (
         *(_checked(example, function, axes, index) for index, example in enumerate(examples)),
         *_edges(function, axes),
@@ -53,15 +54,16 @@ def make_probes(
         try:
             answers = function(example)
         except (tf.errors.OpError, ValueError) as error:
-            refused.append(error)
+            refused.append(Probe(example=example, lengths=lengths, answers=()))
+            last_error = error
         else:
             probes.append(Probe(example=example, lengths=lengths, answers=tuple(map(as_array, answers))))
     if not probes:
         raise ProbeError(
             f"{function.name} raised on every probe, so nothing can be checked; give examples that it answers "
-            f"(examples=[...]). The last error: {refused[-1]}"
+            f"(examples=[...]). The last error: {last_error}"
         )
-    return probes, len(refused)
+    return probes, refused
 
 
 def as_array(tensor: tf.Tensor) -> np.ndarray:

@@ -85,7 +85,7 @@ def vectorize(
         loops_batched = max(loops_batched, n_loops)
     report("vectorize", len(grid), len(grid))
 
-    probes, n_refused = make_probes(function, axes, examples=examples, seed=seed)
+    probes, refused = make_probes(function, axes, examples=examples, seed=seed)
     outputs = output_dims(function, axes, probes)
     parity: list[ParityRecord] = []
     for done, bucket in enumerate(grid):
@@ -109,11 +109,17 @@ def vectorize(
         loops_unbatched=loops_unbatched,
         loops_batched=loops_batched,
         parity=tuple(parity),
-        n_probes_refused=n_refused,
+        n_probes_refused=len(refused),
         tolerance={output.dtype.name: output.tolerance(tolerance) for output in outputs},
     )
     return Vectorized(
-        function=function, axes=axes, outputs=outputs, graphs=graphs, probes=tuple(probes), certificate=certificate
+        function=function,
+        axes=axes,
+        outputs=outputs,
+        graphs=graphs,
+        probes=tuple(probes),
+        refused=tuple(refused),
+        certificate=certificate,
     )
 
 

@@ -65,6 +65,7 @@ class Vectorized:
         outputs: tuple[Output, ...],
         graphs: Mapping[Bucket, Any],
         probes: tuple[Probe, ...],
+        refused: tuple[Probe, ...],
         certificate: Certificate,
     ) -> None:
         self.function = function
@@ -72,6 +73,8 @@ class Vectorized:
         self.outputs = outputs
         self.graphs = dict(graphs)
         self.probes = probes
+        #: Examples on which the function raised.
+        self.refused = refused
         self.certificate = certificate
 
     @property

@@ -1,8 +1,8 @@
 """A declared function -> an artifact: vectorized, checked, measured, written.
 
 The order matters. The SavedModel is written with every compiled form of every bucket, each is timed in a session as
-the engine will run it, the winners are checked once more in exactly the form and session that will serve, and
-only then the final SavedModel with the winners alone is written.
+the engine will run it, the final SavedModel with the winners alone is written, and each of them is checked once more
+in exactly the file, form and session that will serve. One that answers otherwise there loses its place to the next.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from server.artifact import (
     PREDICT,
     SAVED_MODEL_DIR,
     CompiledGraph,
-    ExecutionMode,
     Manifest,
 )
 from server.build.declaration import Declaration
 from server.build.measure import Measurement, measure, pick
-from server.engine._session import GraphSession
+from server.build.served_check import check_served
 from server.signature import LengthAxis, ModelSignature, TensorSignature
-from vectorizer import Axis, Bucket, Vectorized, vectorize, verify_bucket
+from vectorizer import Axis, Bucket, Vectorized, vectorize
 
 __all__ = ["Report", "build_artifact"]
 
@@ -72,22 +71,30 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
         outputs=[entry.name for entry in signature.outputs],
         progress=lambda done, total: report("measure", done, total),
     )
-    chosen = pick(measurements)
-    if spec.buckets == "auto":
-        chosen = _paying(chosen)
     report("write", 0, 2)
     final = output / SAVED_MODEL_DIR
-    winners = {
-        (bucket, entry.candidate.mode.compiler): forms[bucket, entry.candidate.mode.compiler]
-        for bucket, entry in chosen.items()
-    }
-    if winners.keys() == forms.keys():
-        scratch.rename(final)
-    else:
-        shutil.rmtree(scratch)
-        _save(vectorized, declaration, winners, final)
+    while True:
+        chosen = pick(measurements)
+        if spec.buckets == "auto":
+            chosen = _paying(chosen)
+        winners = {(bucket, entry.candidate.mode.compiler) for bucket, entry in chosen.items()}
+        if scratch.exists() and winners == forms.keys():
+            scratch.rename(final)
+        else:
+            shutil.rmtree(scratch, ignore_errors=True)
+            _save(vectorized, declaration, {form: forms[form] for form in forms if form in winners}, final)
+        unfaithful = check_served(
+            vectorized,
+            final,
+            {bucket: (entry.candidate.signature, entry.candidate.mode) for bucket, entry in chosen.items()},
+            tolerance=spec.tolerance,
+        )
+        if not unfaithful:
+            break
+        for bucket, reason in unfaithful.items():
+            chosen[bucket].error = reason
+        shutil.rmtree(final)
     report("write", 1, 2)
-    _verify_served(vectorized, final, chosen, tolerance=spec.tolerance)
     manifest = Manifest(
         name=name,
         version=version,
@@ -149,11 +156,16 @@ def _forms(vectorized: Vectorized) -> dict[tuple[Bucket, str], Any]:
     for bucket, graph in vectorized.graphs.items():
         forms[bucket, "graph"] = graph
         if with_xla:
-            _, specs = graph.structured_input_signature
-            forms[bucket, "xla"] = tf.function(
-                lambda graph=graph, **inputs: graph(**inputs), jit_compile=True, autograph=False
-            ).get_concrete_function(**specs)
+            forms[bucket, "xla"] = _with_xla(graph)
     return forms
+
+
+def _with_xla(graph: Any) -> Any:
+    def compiled(**inputs: tf.Tensor) -> Any:
+        return graph(**inputs)
+
+    _, specs = graph.structured_input_signature
+    return tf.function(compiled, jit_compile=True, autograph=False).get_concrete_function(**specs)
 
 
 def _key(bucket: Bucket, compiler: str) -> str:
@@ -198,38 +210,6 @@ def _paying(chosen: Mapping[Bucket, Measurement]) -> dict[Bucket, Measurement]:
         dropped = sizes.pop()
         kept = {bucket: entry for bucket, entry in kept.items() if bucket.rows != dropped}
     return kept
-
-
-def _verify_served(
-    vectorized: Vectorized, saved_model: Path, chosen: Mapping[Bucket, Measurement], *, tolerance: float | None
-) -> None:
-    """Check each bucket once more as it will be served: in its mode, from the written file."""
-    input_names = list(vectorized.function.inputs)
-    output_names = [output.name for output in vectorized.outputs]
-    groups: dict[tuple[str, int], list[tuple[Bucket, ExecutionMode]]] = {}
-    for bucket, entry in chosen.items():
-        mode = entry.candidate.mode
-        groups.setdefault((mode.executor, mode.intra_op_threads), []).append((bucket, mode))
-    for (executor, threads), members in groups.items():
-        session = GraphSession(saved_model, executor=executor, intra_op_threads=threads)
-        try:
-            for bucket, mode in members:
-                call = session.callable(_key(bucket, mode.compiler), inputs=input_names, outputs=output_names)
-
-                def run(inputs: Mapping[str, np.ndarray], call: Any = call) -> dict[str, np.ndarray]:
-                    return dict(zip(output_names, call(*(inputs[name] for name in input_names)), strict=True))
-
-                verify_bucket(
-                    vectorized.function,
-                    vectorized.axes,
-                    vectorized.outputs,
-                    bucket=bucket,
-                    run=run,
-                    probes=vectorized.probes,
-                    tolerance=tolerance,
-                )
-        finally:
-            session.close()
 
 
 def _compiled_graph(bucket: Bucket, entry: Measurement) -> CompiledGraph:

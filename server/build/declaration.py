@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,7 +72,7 @@ def import_function(target: str, import_packages: Sequence[str]) -> tuple[Any, A
         )
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SourceRefused(f"import path {target!r}: {type(error).__name__}: {error}") from error
     function = getattr(module, function_name, None)
     if not callable(function):
@@ -94,12 +95,17 @@ def declaration_of_function(function: Any, module: Any, spec: ModelSpec) -> Decl
             "the function's inputs are not declared: say 'inputs' in the spec, or INPUTS = {'x': tf.TensorSpec(...)} "
             "beside the function"
         )
+    return _declaration(function, merged, owner=None, examples=_own_examples(module))
+
+
+def _own_examples(module: Any) -> list[Mapping[str, Any]]:
     make_examples = getattr(module, "examples", None)
-    examples: list[Mapping[str, Any]] = []
-    if callable(make_examples):
-        for example, _ in zip(make_examples(), range(_MAX_EXAMPLES), strict=False):
-            examples.append(example)
-    return _declaration(function, merged, owner=None, examples=examples)
+    if not callable(make_examples):
+        return []
+    try:
+        return list(itertools.islice(make_examples(), _MAX_EXAMPLES))
+    except Exception as error:
+        raise SourceRefused(f"the module's examples() failed: {type(error).__name__}: {error}") from error
 
 
 def declaration_of_saved_model(saved_model: Path, spec: ModelSpec) -> Declaration:
@@ -129,8 +135,7 @@ def declaration_of_signature(loaded: Any, spec: ModelSpec) -> Declaration:
     _, typed = signature.structured_input_signature
     if spec.inputs is not None and spec.inputs.keys() != typed.keys():
         raise SourceRefused(f"the spec declares the inputs {sorted(spec.inputs)}, the signature takes {sorted(typed)}")
-    own = {name: {"dtype": value.dtype.name, "shape": value.shape.as_list()} for name, value in typed.items()}
-    declared = spec if spec.inputs is not None else _merged(spec, own, {})
+    declared = spec if spec.inputs is not None else _merged(spec, typed, {})
     assert declared.inputs is not None
     for name, value in declared.inputs.items():
         if value.dtype != typed[name].dtype.name or not typed[name].shape.is_compatible_with(value.shape):
@@ -143,7 +148,10 @@ def declaration_of_signature(loaded: Any, spec: ModelSpec) -> Declaration:
 
 def _merged(spec: ModelSpec, own_inputs: Mapping[str, Any] | None, own_spec: Mapping[str, Any]) -> ModelSpec:
     """Put the request's options over the function's own."""
-    inputs: dict[str, dict[str, Any]] = {name: _as_dict(value) for name, value in (own_inputs or {}).items()}
+    for what, own in (("inputs", own_inputs or {}), ("options", own_spec)):
+        if not isinstance(own, Mapping):
+            raise SourceRefused(f"the function's own {what}: expected a dict, got {own!r}")
+    inputs: dict[str, dict[str, Any]] = {name: _as_dict(name, value) for name, value in (own_inputs or {}).items()}
     for name, options in own_spec.get("inputs", {}).items():
         inputs.setdefault(name, {}).update(options)
     for name, value in (spec.inputs or {}).items():
@@ -159,12 +167,17 @@ def _merged(spec: ModelSpec, own_inputs: Mapping[str, Any] | None, own_spec: Map
         raise SourceRefused(f"the declaration of the model: {where}: {problem['msg']}") from error
 
 
-def _as_dict(value: Any) -> dict[str, Any]:
+def _as_dict(name: Any, value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, InputSpec):
         return value.model_dump(exclude_unset=True)
-    return {"dtype": tf.as_dtype(value.dtype).name, "shape": tf.TensorShape(value.shape).as_list()}
+    if isinstance(value, tf.TensorSpec) and value.shape.rank is not None:
+        return {"dtype": value.dtype.name, "shape": value.shape.as_list()}
+    raise SourceRefused(
+        f"input {name!r}: expected a tf.TensorSpec with a known number of dimensions, or a dict of dtype and shape; "
+        f"got {value!r}"
+    )
 
 
 def _declaration(function: Any, spec: ModelSpec, *, owner: Any, examples: Sequence[Mapping[str, Any]]) -> Declaration:

@@ -1,0 +1,101 @@
+"""Checking every bucket as it will be served: in its mode, from the written file.
+
+The vectorizer has checked the graphs as TensorFlow functions. A session optimizes them in its own way, and XLA
+compiles other kernels, which also differ in what they refuse: it answers a look-up past the end of a table from the
+table's last row, where the function raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from server.artifact import ExecutionMode
+from server.engine._session import GraphSession
+from vectorizer import Bucket, ParityError, RunBatch, Vectorized, verify_bucket
+from vectorizer.probes import Probe
+from vectorizer.vectorized import pad_example, run_concrete, shape_in
+
+__all__ = ["check_served"]
+
+#: Refused examples that are tried on each XLA bucket. Each costs two calls that fail.
+_MAX_REFUSED = 8
+
+
+def check_served(
+    vectorized: Vectorized,
+    saved_model: Path,
+    chosen: Mapping[Bucket, tuple[str, ExecutionMode]],
+    *,
+    tolerance: float | None,
+) -> dict[Bucket, str]:
+    """Return the buckets that answer otherwise than the function in their mode, with the reason.
+
+    ``chosen`` maps buckets to their signature in ``saved_model`` and their mode.
+    """
+    input_names = list(vectorized.function.inputs)
+    output_names = [output.name for output in vectorized.outputs]
+    sessions: dict[tuple[str, int], list[tuple[Bucket, str, ExecutionMode]]] = {}
+    for bucket, (signature, mode) in chosen.items():
+        sessions.setdefault((mode.executor, mode.intra_op_threads), []).append((bucket, signature, mode))
+    unfaithful = {}
+    for (executor, threads), members in sessions.items():
+        session = GraphSession(saved_model, executor=executor, intra_op_threads=threads)
+        try:
+            for bucket, signature, mode in members:
+                call = session.callable(signature, inputs=input_names, outputs=output_names)
+
+                def run(inputs: Mapping[str, np.ndarray], call: Any = call) -> dict[str, np.ndarray]:
+                    return dict(zip(output_names, call(*(inputs[name] for name in input_names)), strict=True))
+
+                try:
+                    verify_bucket(
+                        vectorized.function,
+                        vectorized.axes,
+                        vectorized.outputs,
+                        bucket=bucket,
+                        run=run,
+                        probes=vectorized.probes,
+                        tolerance=tolerance,
+                    )
+                except ParityError as error:
+                    unfaithful[bucket] = str(error)
+                    continue
+                if mode.compiler == "xla" and _answers_what_the_graph_refuses(vectorized, bucket, run):
+                    unfaithful[bucket] = "it answers examples that the function refuses"
+        finally:
+            session.close()
+    return unfaithful
+
+
+def _answers_what_the_graph_refuses(vectorized: Vectorized, bucket: Bucket, run: RunBatch) -> bool:
+    fitting = [
+        probe
+        for probe in vectorized.refused
+        if all(true <= size for true, size in zip(probe.lengths, bucket.lengths, strict=True))
+    ]
+    graph = run_concrete(vectorized.graphs[bucket])
+    for probe in fitting[:_MAX_REFUSED]:
+        feeds = _full_batch(vectorized, bucket, probe)
+        if _raises(graph, feeds) and not _raises(run, feeds):
+            return True
+    return False
+
+
+def _raises(run: RunBatch, feeds: Mapping[str, np.ndarray]) -> bool:
+    try:
+        run(feeds)
+    except tf.errors.OpError:
+        return True
+    return False
+
+
+def _full_batch(vectorized: Vectorized, bucket: Bucket, probe: Probe) -> dict[str, np.ndarray]:
+    return {
+        name: np.stack([pad_example(probe.example[name], shape_in(name, spec, vectorized.axes, bucket))] * bucket.rows)
+        for name, spec in vectorized.function.inputs.items()
+    }

@@ -1,0 +1,253 @@
+"""A declared function becomes an artifact that answers as the function does."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from server.artifact import ExecutionMode, Manifest
+from server.batching import Batch, CostTable, Group, Item
+from server.build.compile import _forms, _key, _paying, _save, build_artifact
+from server.build.declaration import declaration_of_function
+from server.build.measure import Candidate, Measurement
+from server.build.served_check import check_served
+from server.engine import LoadedModel
+from server.protocol import Rows
+from server.spec import ModelSpec
+from vectorizer import Bucket, ParityError, VectorizerError, vectorize
+
+
+class PlainModule:
+    """A module that says nothing of its functions."""
+
+
+def build(
+    function: Callable[..., Any], inputs: Mapping[str, Any], output: Path, **options: Any
+) -> tuple[Manifest, list[tuple[str, int, int]]]:
+    output.mkdir(exist_ok=True)
+    reports: list[tuple[str, int, int]] = []
+    spec = ModelSpec.model_validate({"inputs": inputs, "buckets": [1, 3], **options})
+    manifest = build_artifact(
+        declaration_of_function(function, PlainModule, spec),
+        output,
+        name="small",
+        version=7,
+        report=lambda stage, done, total: reports.append((stage, done, total)),
+    )
+    return manifest, reports
+
+
+def run(loaded: LoadedModel, rows: Rows, bucket: int, lengths: tuple[int, ...] = ()) -> list[np.ndarray]:
+    runner = loaded.groups["predict", lengths]
+    group = Group("test", CostTable(runner.costs_s), label="model 'small'")
+    item = Item(group, rows.n, rows, arrived_s=0.0, deadline_s=None, on_done=lambda item: None)
+    batch = Batch(
+        1, group, bucket, [(item, 0, rows.n)], n_rows=rows.n, reason="test", dispatched_s=0.0, predicted_s=math.nan
+    )
+    return [output[: rows.n] for output in runner.run(batch)]
+
+
+WEIGHTS = np.random.default_rng(0).normal(size=(4, 2)).astype(np.float32)
+
+
+def test_small_function_is_built_and_loaded_and_answers_each_example_as_it_does(tmp_path: Path) -> None:
+    weights = tf.Variable(WEIGHTS)
+
+    def predict(x: tf.Tensor, name: tf.Tensor) -> dict[str, tf.Tensor]:
+        scores = tf.linalg.matvec(weights, x, transpose_a=True)
+        if scores[0] > 0:
+            scores = scores * 2.0
+        return {"scores": scores, "name": name, "x": x}
+
+    manifest, reports = build(
+        predict, {"x": {"dtype": "float32", "shape": [4]}, "name": {"dtype": "string", "shape": []}}, tmp_path
+    )
+    assert Manifest.read(tmp_path) == manifest
+    assert (manifest.name, manifest.version) == ("small", 7)
+    assert [graph.rows for graph in manifest.entries["predict"]] == [1, 3]
+    assert {entry.name for entry in tmp_path.iterdir()} == {
+        "model.json",
+        "certificate.json",
+        "costs.json",
+        "saved_model",
+    }
+
+    loaded = LoadedModel.load(tmp_path)
+    x = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)
+    names = np.array([b"a\0", b"", b"longer"], object)
+    by_bucket = {
+        bucket: run(loaded, Rows(min(bucket, 2), (x[:bucket][:2], names[:bucket][:2])), bucket) for bucket in (1, 3)
+    }
+    loaded.close()
+    for outputs in by_bucket.values():
+        for row in range(len(outputs[0])):
+            want = predict(tf.constant(x[row]), tf.constant(names[row]))
+            np.testing.assert_allclose(outputs[0][row], want["scores"], rtol=1e-5)
+            assert outputs[1][row] == names[row]
+            assert outputs[2][row].tobytes() == x[row].tobytes()
+
+    stages = [stage for stage, _, _ in reports]
+    assert list(dict.fromkeys(stages)) == ["trace", "vectorize", "check", "measure", "write"]
+    assert all(0 <= done <= total for _, done, total in reports)
+    costs = json.loads((tmp_path / "costs.json").read_text())["entries"]["predict"]
+    chosen = [entry for entry in costs if entry["chosen"]]
+    assert [entry["rows"] for entry in chosen] == [1, 3]
+    assert all(entry["cost_s"] > 0 for entry in chosen)
+    certificate = json.loads((tmp_path / "certificate.json").read_text())
+    assert certificate["summary"]["buckets_checked"] == 2
+
+
+def test_variable_length_is_built_for_every_length_bucket(tmp_path: Path) -> None:
+    def predict(x: tf.Tensor, n: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"doubled": x * 2.0, "mean": tf.reduce_sum(x) / tf.cast(tf.maximum(n, 1), tf.float32)}
+
+    manifest, _ = build(
+        predict,
+        {
+            "x": {"dtype": "float32", "shape": [None], "max": 5, "length_input": "n", "lengths": [2, 5]},
+            "n": {"dtype": "int64", "shape": []},
+        },
+        tmp_path,
+    )
+    assert [(graph.rows, graph.lengths) for graph in manifest.entries["predict"]] == [
+        (1, (2,)),
+        (1, (5,)),
+        (3, (2,)),
+        (3, (5,)),
+    ]
+    assert [tensor.name for tensor in manifest.signature.inputs] == ["x"]
+    assert manifest.signature.axes[0].length_dtype == "int64"
+    loaded = LoadedModel.load(tmp_path)
+    values = [np.arange(k, dtype=np.float32) for k in (0, 3, 5)]
+    outputs = run(loaded, Rows(3, (values,), [(0,), (3,), (5,)]), 3, (5,))
+    loaded.close()
+    np.testing.assert_allclose(outputs[1], [0.0, 1.0, 2.0])
+    np.testing.assert_allclose(outputs[0][1], [0, 2, 4, 0, 0])
+
+
+def test_mode_that_answers_an_index_that_the_function_refuses_is_found_out(tmp_path: Path) -> None:
+    """XLA takes the last entry of a table for any index past its end; the function raises."""
+    table = tf.Variable(tf.reshape(tf.range(40.0), [10, 4]))
+    inputs = {"i": {"dtype": "int32", "shape": []}}
+    declaration = declaration_of_function(
+        lambda i: tf.gather(table, i), PlainModule, ModelSpec.model_validate({"inputs": inputs})
+    )
+    vectorized = vectorize(declaration.function, inputs=declaration.inputs, buckets=(1, 3))
+    forms = _forms(vectorized)
+    _save(vectorized, declaration, forms, tmp_path / "saved")
+
+    def check(compiler: str) -> dict[Bucket, str]:
+        mode = ExecutionMode(compiler=compiler, executor="single_threaded", intra_op_threads=1)
+        return check_served(
+            vectorized,
+            tmp_path / "saved",
+            {bucket: (_key(bucket, compiler), mode) for bucket in vectorized.graphs},
+            tolerance=None,
+        )
+
+    assert check("graph") == {}
+    assert check("xla") == dict.fromkeys(vectorized.graphs, "it answers examples that the function refuses")
+
+
+def test_served_model_refuses_an_index_that_the_function_refuses(tmp_path: Path) -> None:
+    table = tf.Variable(tf.reshape(tf.range(40.0), [10, 4]))
+
+    def predict(i: tf.Tensor) -> tf.Tensor:
+        x = tf.gather(table, i)
+        for _ in range(30):
+            x = tf.square(x) * 0.1 + 0.2
+        return x
+
+    build(predict, {"i": {"dtype": "int32", "shape": []}}, tmp_path)
+    loaded = LoadedModel.load(tmp_path)
+    try:
+        for bucket in (1, 3):
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                run(loaded, Rows(1, (np.array([10], np.int32),)), bucket)
+            run(loaded, Rows(1, (np.array([9], np.int32),)), bucket)
+    finally:
+        loaded.close()
+
+
+def test_names_that_python_uses_are_fine_for_inputs_and_outputs(tmp_path: Path) -> None:
+    def predict(graph: tf.Tensor, inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"class probabilities": graph + inputs, "graph": graph}
+
+    manifest, _ = build(
+        predict,
+        {"graph": {"dtype": "float32", "shape": [2]}, "inputs": {"dtype": "float32", "shape": [2]}},
+        tmp_path,
+        buckets=[2],
+    )
+    assert [tensor.name for tensor in manifest.signature.outputs] == ["class probabilities", "graph"]
+    loaded = LoadedModel.load(tmp_path)
+    outputs = run(loaded, Rows(1, (np.ones((1, 2), np.float32), np.ones((1, 2), np.float32))), 2)
+    loaded.close()
+    assert outputs[0].tolist() == [[2.0, 2.0]]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float16", "bfloat16", "float64"])
+def test_dtype_comes_through_an_artifact(tmp_path: Path, dtype: str) -> None:
+    build(lambda x: x, {"x": {"dtype": dtype, "shape": [2]}}, tmp_path, buckets=[2])
+    loaded = LoadedModel.load(tmp_path)
+    sent = np.array([[0, 1]]).astype(tf.as_dtype(dtype).as_numpy_dtype)
+    outputs = run(loaded, Rows(1, (sent,)), 2)
+    loaded.close()
+    assert outputs[0].dtype == sent.dtype
+    assert outputs[0].tobytes() == sent.tobytes()
+
+
+def measured(rows: int, cost_s: float) -> Measurement:
+    mode = ExecutionMode(compiler="graph", executor="default", intra_op_threads=1)
+    return Measurement(candidate=Candidate(bucket=Bucket(rows=rows), signature="", mode=mode), times_s=[cost_s])
+
+
+@pytest.mark.parametrize(
+    ("costs", "kept"),
+    [
+        ({1: 1.0, 2: 1.1, 4: 1.2, 8: 1.4}, [1, 2, 4, 8]),
+        ({1: 1.0, 2: 1.1, 4: 2.2, 8: 4.5}, [1, 2]),
+        ({1: 1.0, 2: 2.0, 4: 4.0}, [1]),
+        # A size in between that doesn't pay stays, as the one above it does.
+        ({1: 1.0, 2: 2.0, 4: 2.1}, [1, 2, 4]),
+        ({8: 1.0}, [8]),
+    ],
+)
+def test_largest_buckets_that_bring_nothing_are_dropped_when_the_builder_chooses(
+    costs: dict[int, float], kept: list[int]
+) -> None:
+    chosen = _paying({Bucket(rows=rows): measured(rows, cost_s) for rows, cost_s in costs.items()})
+    assert [bucket.rows for bucket in chosen] == kept
+
+
+def test_builder_chooses_among_powers_of_two_up_to_the_largest_batch(tmp_path: Path) -> None:
+    manifest, _ = build(
+        lambda x: x + 1.0, {"x": {"dtype": "float32", "shape": [2]}}, tmp_path, buckets="auto", max_batch=4
+    )
+    costs = json.loads((tmp_path / "costs.json").read_text())["entries"]["predict"]
+    assert {entry["rows"] for entry in costs} == {1, 2, 4}
+    assert {entry["rows"] for entry in costs if entry["chosen"]} == {
+        graph.rows for graph in manifest.entries["predict"]
+    }
+
+
+def test_what_the_vectorizer_refuses_leaves_no_artifact(tmp_path: Path) -> None:
+    with pytest.raises(VectorizerError, match="Svd"):
+        build(
+            lambda x: tf.linalg.svd(x, compute_uv=False),
+            {"x": {"dtype": "float32", "shape": [2, 2]}},
+            tmp_path,
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_function_that_depends_on_padding_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ParityError, match="length_input"):
+        build(tf.reduce_mean, {"input_tensor": {"dtype": "float32", "shape": [None], "max": 4}}, tmp_path)

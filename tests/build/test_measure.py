@@ -1,0 +1,91 @@
+"""Which mode a bucket runs in, from scripted measurements; and that measuring measures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from server.artifact import ExecutionMode
+from server.build.measure import Candidate, Measurement, measure, modes, pick
+from vectorizer import Bucket
+
+SINGLE = ExecutionMode(compiler="graph", executor="single_threaded", intra_op_threads=1)
+XLA = ExecutionMode(compiler="xla", executor="single_threaded", intra_op_threads=1)
+DEFAULT = ExecutionMode(compiler="graph", executor="default", intra_op_threads=1)
+PARALLEL = ExecutionMode(compiler="graph", executor="default", intra_op_threads=2)
+
+
+def took(rows: int, mode: ExecutionMode, *times_s: float, error: str | None = None) -> Measurement:
+    candidate = Candidate(bucket=Bucket(rows=rows), signature=f"{rows}-{mode.compiler}", mode=mode)
+    return Measurement(candidate=candidate, times_s=list(times_s), error=error)
+
+
+def chosen(*measurements: Measurement) -> dict[int, ExecutionMode]:
+    return {bucket.rows: entry.candidate.mode for bucket, entry in pick(measurements).items()}
+
+
+def test_fastest_mode_of_each_bucket_is_chosen_by_its_median() -> None:
+    assert chosen(
+        took(1, SINGLE, 1.0, 1.1, 9.0),
+        took(1, XLA, 1.2, 1.2, 1.2),
+        took(8, SINGLE, 4.0, 4.0, 4.0),
+        took(8, XLA, 0.1, 2.0, 2.0),
+    ) == {1: SINGLE, 8: XLA}
+
+
+def test_more_threads_must_pay_for_the_cores_that_they_take() -> None:
+    assert chosen(took(64, SINGLE, 1.4), took(64, PARALLEL, 1.0)) == {64: SINGLE}
+    assert chosen(took(64, SINGLE, 1.6), took(64, PARALLEL, 1.0)) == {64: PARALLEL}
+
+
+def test_a_second_session_must_pay_for_its_copy_of_the_variables() -> None:
+    common = [took(rows, SINGLE, 1.0) for rows in (1, 2)]
+    assert chosen(*common, took(4, SINGLE, 1.05), took(4, DEFAULT, 1.0)) == {1: SINGLE, 2: SINGLE, 4: SINGLE}
+    assert chosen(*common, took(4, SINGLE, 1.2), took(4, DEFAULT, 1.0)) == {1: SINGLE, 2: SINGLE, 4: DEFAULT}
+
+
+def test_mode_that_fails_is_not_chosen() -> None:
+    assert chosen(took(1, SINGLE, 5.0), took(1, XLA, error="no kernel")) == {1: SINGLE}
+
+
+def test_bucket_that_runs_in_no_mode_is_named_with_every_reason() -> None:
+    with pytest.raises(ValueError, match=r"bucket 8 runs in no execution mode.*no kernel.*no memory"):
+        pick([took(8, SINGLE, error="no kernel"), took(8, XLA, error="no memory")])
+
+
+def test_one_core_has_no_parallel_modes() -> None:
+    assert all(mode.intra_op_threads == 1 for mode in modes(1))
+    assert {mode.intra_op_threads for mode in modes(4)} == {1, 4}
+
+
+@pytest.fixture
+def saved_model(tmp_path: Path) -> Path:
+    root = tf.Module()
+    spec = tf.TensorSpec([2, 3], tf.float32, name="x")
+    fine = tf.function(lambda x: {"y": x + 1.0}).get_concrete_function(x=spec)
+    fails = tf.function(lambda x: {"y": tf.debugging.check_numerics(x / 0.0, "never")}).get_concrete_function(x=spec)
+    tf.saved_model.save(root, str(tmp_path / "m"), signatures={"fine": fine, "fails": fails})
+    return tmp_path / "m"
+
+
+def test_every_signature_is_timed_and_one_that_fails_says_why(saved_model: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    results = measure(
+        saved_model,
+        {(Bucket(rows=2), "graph"): "fine", (Bucket(rows=2), "xla"): "fails"},
+        feeds=lambda bucket: {"x": np.ones((bucket.rows, 3), np.float32)},
+        outputs=["y"],
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    graph = [entry for entry in results if entry.candidate.mode.compiler == "graph"]
+    xla = [entry for entry in results if entry.candidate.mode.compiler == "xla"]
+    assert {entry.candidate.mode.executor for entry in graph} == {"single_threaded", "default"}
+    assert all(entry.error is None and 0 < min(entry.times_s) <= entry.cost_s < 0.1 for entry in graph)
+    assert all(entry.error and "InvalidArgument" in entry.error and not entry.times_s for entry in xla)
+    assert xla[0].to_json()["cost_s"] is None
+    assert graph[0].to_json()["rounds"] == len(graph[0].times_s) >= 5
+    assert seen[-1][0] == seen[-1][1]
+    assert seen == sorted(seen)
