@@ -33,6 +33,7 @@ from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function_def_to_graph as _function_def_to_graph
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework import tensor as _tensor
+from tensorflow.python.framework import tensor_util as _tensor_util
 from tensorflow.python.ops import handle_data_util as _handle_data
 from tensorflow.python.ops.parallel_for import pfor as _stock
 
@@ -45,11 +46,15 @@ __all__ = [
     "OpKey",
     "SavedModelProto",
     "called_graph",
+    "convert_body",
     "convert_rows",
     "function_graph",
     "graph_by_name",
     "is_stateful",
     "op_key",
+    "rows_of",
+    "scratch_graph",
+    "stacked",
     "stock_registry",
     "wrap",
 ]
@@ -89,6 +94,8 @@ class _Conversion:
 
     op: Any
     graph: Any
+    #: Which inputs of ``op`` differ from row to row.
+    stacked: tuple[bool, ...]
     first: int
     last: int
     looped_because: str | None = None
@@ -149,12 +156,22 @@ class _Registry(dict[str, Converter]):
         super().__init__(converters)
         self._log = log
 
+    @contextmanager
+    def logging_to(self, log: ConversionLog) -> Iterator[ConversionLog]:
+        """Record into another log for a while."""
+        outer, self._log = self._log, log
+        try:
+            yield log
+        finally:
+            self._log = outer
+
     def get(self, op_type: str, default: Any = None) -> Converter:
         converter = super().get(op_type)
 
         def recorded(pfor_input: Any) -> Any:
             graph = _ops.get_default_graph()
-            entry = _Conversion(op=pfor_input.op, graph=graph, first=graph.num_operations(), last=0)
+            stacked = tuple(given.is_stacked for given in pfor_input.inputs)
+            entry = _Conversion(op=pfor_input.op, graph=graph, stacked=stacked, first=graph.num_operations(), last=0)
             self._log.conversions.append(entry)
             try:
                 if converter is None:
@@ -192,18 +209,47 @@ def _inline_call(func: Any, converter: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _convert_call(pfor_input: Any) -> list[Any]:
-    graph = called_graph(pfor_input.op, "f")
+    return convert_body(pfor_input, called_graph(pfor_input.op, "f"), pfor_input.inputs)
+
+
+def convert_body(pfor_input: Any, graph: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Convert the function that an op calls, in place: ``inputs`` and results are wrapped tensors, all rows each."""
     outer = pfor_input.pfor
     inner = _stock.PFor(
         loop_var=outer.loop_var,
-        loop_len=outer.loop_len_vector[0],
+        loop_len=_n_rows(outer),
         pfor_ops=graph.get_operations(),
         fallback_to_while_loop=outer.fallback_to_while_loop,
         all_indices=outer.all_indices,
         all_indices_partitioned=outer.all_indices_partitioned,
         pfor_config=outer.pfor_config,
     )
-    return _inline_call(graph, inner, pfor_input.inputs)
+    return _inline_call(graph, inner, inputs)
+
+
+def _n_rows(pfor: Any) -> Any:
+    """Return the number of rows, as a constant of the current graph where it is known: captured, it would be lost."""
+    known = _tensor_util.constant_value(pfor.loop_len_vector)
+    return pfor.loop_len_vector[0] if known is None else tf.constant(known[0])
+
+
+def rows_of(pfor_input: Any) -> int:
+    """Return the number of rows. Buckets are static, and nothing of ours makes it dynamic."""
+    return int(_tensor_util.constant_value(pfor_input.pfor.loop_len_vector)[0])
+
+
+@contextmanager
+def scratch_graph(conversions: list[_Conversion]) -> Iterator[Any]:
+    """Convert into a graph that is thrown away, to see how; what was converted is put into ``conversions``.
+
+    Tensors of the surrounding graph come in through ``graph.capture``.
+    """
+    registry = _stock._pfor_converter_registry
+    assert isinstance(registry, _Registry), "a scratch graph belongs to a conversion"
+    graph = _func_graph.FuncGraph("scratch")
+    with graph.as_default(), registry.logging_to(ConversionLog()) as log:
+        yield graph
+    conversions[:] = log.conversions
 
 
 def called_graph(op: Any, attribute: str) -> Any:
@@ -295,6 +341,11 @@ def wrap(tensor: tf.Tensor, *, stacked: bool) -> Any:
     """Return a converter's result: ``tensor``, which differs per row if ``stacked``."""
     assert isinstance(tensor, _tensor.Tensor)
     return _stock.wrap(tensor, stacked)
+
+
+def stacked(value: Any, pfor_input: Any) -> tf.Tensor:
+    """Return a wrapped tensor's value for each row: itself, or repeated if all rows share it."""
+    return value.t if value.is_stacked else _stock._stack(value.t, tf.reshape(_n_rows(pfor_input.pfor), [1])).t
 
 
 def is_stateful(op: Any) -> bool:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from vectorizer._pfor import Converter
-from vectorizer.converters import bias, gather, matmul, shapes
+from vectorizer.converters import bias, branches, gather, loops, matmul, shapes
 
 __all__ = ["converters"]
 
@@ -15,7 +15,9 @@ def converters() -> dict[str, Converter]:
     """Return every converter that replaces or adds to pfor's own, by op type."""
     return {
         **bias.CONVERTERS,
+        **branches.CONVERTERS,
         **gather.CONVERTERS,
+        **loops.CONVERTERS,
         **matmul.CONVERTERS,
         **shapes.CONVERTERS,
     }

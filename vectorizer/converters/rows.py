@@ -1,0 +1,27 @@
+"""Choosing between the values of rows."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+__all__ = ["borrowed", "rows_where"]
+
+
+def rows_where(mask: tf.Tensor, yes: tf.Tensor, no: tf.Tensor) -> tf.Tensor:
+    """Return each row of ``yes`` where its ``mask`` is true, else of ``no``.
+
+    Shapes: mask [rows]; yes, no and the result [rows, *s].
+    """
+    if yes.shape.rank == 1:
+        return tf.where(mask, yes, no)
+    # The first Select chooses whole rows by a vector; tf.where would broadcast the mask over every element.
+    return tf.raw_ops.Select(condition=mask, x=yes, y=no)
+
+
+def borrowed(mask: tf.Tensor) -> tf.Tensor:
+    """Return for each row the row whose value it may compute on: itself where ``mask`` is true, else one that is.
+
+    Shapes: mask [rows] -> int32 [rows]. If no row is true, all borrow from row 0.
+    """
+    rows = tf.range(tf.shape(mask)[0])
+    return tf.where(mask, rows, tf.argmax(tf.cast(mask, tf.int32), output_type=tf.int32))
