@@ -38,7 +38,27 @@ __all__ = ["CONVERTERS"]
 _CHEAP_OPS = 24
 #: And so is one with any of these.
 _COSTLY = frozenset(
-    ["BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Cholesky", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "Einsum", "FFT", "IFFT", "IRFFT", "MatMul", "MatrixInverse", "MatrixSolve", "MatrixTriangularSolve", "RFFT", "StatelessWhile", "Svd", "While"]
+    [
+        "BatchMatMul",
+        "BatchMatMulV2",
+        "BatchMatMulV3",
+        "Cholesky",
+        "Conv2D",
+        "Conv3D",
+        "DepthwiseConv2dNative",
+        "Einsum",
+        "FFT",
+        "IFFT",
+        "IRFFT",
+        "MatMul",
+        "MatrixInverse",
+        "MatrixSolve",
+        "MatrixTriangularSolve",
+        "RFFT",
+        "StatelessWhile",
+        "Svd",
+        "While",
+    ]
 )
 
 
