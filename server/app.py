@@ -25,6 +25,7 @@ from server.hosting import Host
 from server.metrics import Metrics
 from server.settings import Settings
 from server.store import Store
+from server.tensorflow_notices import open_stderr
 from server.web import create_app
 
 __all__ = ["serve"]
@@ -41,7 +42,7 @@ def serve(settings: Settings) -> int:
     Errors are printed as a sentence: a port in use, a store in use or damaged, a setting that makes no sense.
     """
     logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s", stream=open_stderr()
     )
     try:
         listener = _listen(settings.host, settings.port)

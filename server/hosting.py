@@ -13,6 +13,7 @@ from server.artifact import PREDICT
 from server.batching import Batcher, CostTable, Group, Observer, QueueLimits, Quota
 from server.engine import EngineThread, LoadedModel
 from server.serving import ServedModel
+from server.tensorflow_notices import load_tensorflow
 
 __all__ = ["GroupKey", "Host", "Hosted"]
 
@@ -68,7 +69,7 @@ class Host:
 
     def prepare(self) -> None:
         """Import TensorFlow in the background: a build has begun, and its result will be loaded."""
-        self._loading.submit(_import_tensorflow)
+        self._loading.submit(load_tensorflow)
 
     async def load(
         self,
@@ -81,9 +82,7 @@ class Host:
         batch_limit: int | None,
     ) -> Hosted:
         """Load and warm an artifact and make it ready to answer. Errors: ArtifactRefused; LoadFailed."""
-        loaded = await self._loop.run_in_executor(
-            self._loading, lambda: LoadedModel.load(artifact, batch_limit=batch_limit)
-        )
+        loaded = await self._loop.run_in_executor(self._loading, partial(_load, artifact, batch_limit))
         quota = Quota(queue_rows)
         groups = {}
         for (entry, lengths), runner in loaded.groups.items():
@@ -149,5 +148,6 @@ class Host:
             self._timer = self._loop.call_at(max(wakeup_s, self._clock() + _TIMER_SLACK_S), self._expire)
 
 
-def _import_tensorflow() -> None:
-    import tensorflow  # noqa: F401
+def _load(artifact: Path, batch_limit: int | None) -> LoadedModel:
+    load_tensorflow()
+    return LoadedModel.load(artifact, batch_limit=batch_limit)

@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "server.signature",
         "server.spec",
     },
+    "server.tensorflow_notices": {"tensorflow"},
     "server.app": {"fastapi", "numpy", "starlette", "uvicorn", "server"},
     "server.web": {
         "anyio",
@@ -105,7 +106,7 @@ TENSORFLOW_PARTS = (
     "loadtests.baseline",
     "rowwise._trace",
 )
-LAZY_TENSORFLOW_PARTS = (*TENSORFLOW_PARTS, "rowwise", "loadtests")
+LAZY_TENSORFLOW_PARTS = (*TENSORFLOW_PARTS, "rowwise", "server.tensorflow_notices", "loadtests")
 
 #: The core gets clock, executor and randomness as arguments.
 NOT_IN_BATCHING = {"asyncio", "datetime", "random", "secrets", "socket", "threading", "time"}
@@ -113,8 +114,8 @@ NOT_IN_BATCHING = {"asyncio", "datetime", "random", "secrets", "socket", "thread
 #: The only files that may read or write the process environment, each with its reason.
 MAY_USE_ENVIRONMENT: dict[str, str] = {
     "models/training.py": "a model stands alone, so it asks by itself where trained weights are kept",
-    "rowwise/cli/register.py": "quietens TensorFlow's notices before it is loaded",
     "server/build/supervisor.py": "gives the builder an environment without the server's tokens",
+    "server/tensorflow_notices.py": "quietens TensorFlow's notices before it is loaded",
 }
 
 

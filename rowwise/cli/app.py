@@ -10,6 +10,7 @@ from rowwise.cli.models import models
 from rowwise.cli.predict import predict
 from rowwise.cli.register import register
 from rowwise.cli.serve import serve
+from rowwise.cli.vectorize import vectorize
 
 __all__ = ["app", "main"]
 
@@ -51,6 +52,7 @@ app.command()(register)
 app.command()(models)
 app.command()(predict)
 app.command()(certificate)
+app.command()(vectorize)
 
 
 def main() -> None:

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from rowwise.client import Client
 from rowwise.errors import RowwiseClientError
 
-__all__ = ["AsJson", "TimeoutS", "Token", "Url", "Version", "connected", "failing_with_reason"]
+__all__ = [
+    "AllowLooped",
+    "AsJson",
+    "MaxBatch",
+    "Spec",
+    "TimeoutS",
+    "Token",
+    "Url",
+    "Version",
+    "connected",
+    "failing_with_reason",
+    "spec_options",
+]
 
 Url = Annotated[
     str, typer.Option("--url", envvar="ROWWISE_URL", metavar="URL", help="The server, such as http://127.0.0.1:8000.")
@@ -31,6 +45,29 @@ Version = Annotated[
     typer.Option("--version", min=1, metavar="N", help="A version; without it, the active one.", show_default=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text for people.")]
+Spec = Annotated[
+    str | None,
+    typer.Option(
+        "--spec",
+        metavar="JSON",
+        help="Options of the registration as JSON, or @FILE that holds it: inputs, buckets, max_batch, "
+        "allow_looped, queue, default_timeout_ms, tolerance, labels ...",
+        show_default=False,
+    ),
+]
+MaxBatch = Annotated[
+    int | None,
+    typer.Option("--max-batch", min=1, metavar="N", help="Largest batch to compile.", show_default=False),
+]
+AllowLooped = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-looped",
+        metavar="OP",
+        help="An op type that may run once per row. Repeat for more.",
+        show_default=False,
+    ),
+]
 TimeoutS = Annotated[float, typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Longest wait for an answer.")]
 
 
@@ -54,3 +91,16 @@ def failing_with_reason() -> Iterator[None]:
     except RowwiseClientError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error
+
+
+def spec_options(text: str | None) -> dict[str, Any]:
+    """Read what ``--spec`` was given. Errors: typer.BadParameter."""
+    if text is None:
+        return {}
+    try:
+        value = json.loads(Path(text[1:]).read_text(encoding="utf-8") if text.startswith("@") else text)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{text!r} can't be read as JSON: {error}", param_hint="--spec") from error
+    if not isinstance(value, dict):
+        raise typer.BadParameter(f"expected a JSON object, got {text}", param_hint="--spec")
+    return value

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from rowwise.cli.options import Token, Url, connected
+from rowwise.cli.options import AllowLooped, MaxBatch, Spec, Token, Url, connected, spec_options
 from rowwise.targets import load_target
 
 __all__ = ["register"]
@@ -28,29 +26,9 @@ def register(
     *,
     url: Url = "http://127.0.0.1:8000",
     token: Token = None,
-    spec: Annotated[
-        str | None,
-        typer.Option(
-            "--spec",
-            metavar="JSON",
-            help="Options of the registration as JSON, or @FILE that holds it: inputs, buckets, max_batch, "
-            "allow_looped, queue, default_timeout_ms, tolerance, labels ...",
-            show_default=False,
-        ),
-    ] = None,
-    max_batch: Annotated[
-        int | None,
-        typer.Option("--max-batch", min=1, metavar="N", help="Largest batch to compile.", show_default=False),
-    ] = None,
-    allow_looped: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow-looped",
-            metavar="OP",
-            help="An op type that may run once per row. Repeat for more.",
-            show_default=False,
-        ),
-    ] = None,
+    spec: Spec = None,
+    max_batch: MaxBatch = None,
+    allow_looped: AllowLooped = None,
     on_server: Annotated[
         bool,
         typer.Option(
@@ -85,17 +63,16 @@ def register(
 
     Exit codes: 0 when the model is AVAILABLE, else 1 with the reason on standard error.
     """
-    options = _spec(spec)
+    options = spec_options(spec)
     if max_batch is not None:
         options["max_batch"] = max_batch
     if allow_looped:
         options["allow_looped"] = allow_looped
-    # TensorFlow's start-up notices would drown the reason of a failure.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with connected(url, token, register_timeout_s=timeout_s) as client:
         if on_server:
             status = client.register_import(name, target, **options)
         else:
+            _load_tensorflow_for(target)
             found = load_target(target)
             given = options.pop("inputs", None)
             declared = given if given is not None else found.inputs
@@ -103,14 +80,11 @@ def register(
     typer.echo(f"{status.model} version {status.version} is {status.state}")
 
 
-def _spec(text: str | None) -> dict[str, Any]:
-    """Read ``--spec``. Errors: typer.BadParameter."""
-    if text is None:
-        return {}
-    try:
-        value = json.loads(Path(text[1:]).read_text(encoding="utf-8") if text.startswith("@") else text)
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{text!r} can't be read as JSON: {error}", param_hint="--spec") from error
-    if not isinstance(value, dict):
-        raise typer.BadParameter(f"expected a JSON object, got {text}", param_hint="--spec")
-    return value
+def _load_tensorflow_for(target: str) -> None:
+    """Load TensorFlow before a function's module does, so that its notices don't drown the reason of a failure."""
+    from server.tensorflow_notices import load_tensorflow, quieten
+
+    quieten()
+    path = Path(target.partition(":")[0])
+    if path.suffix == ".py" or not path.exists():
+        load_tensorflow()

@@ -128,6 +128,9 @@ def serve(
     """
     settings = settings_from(locals())
     from server.app import serve as run
+    from server.tensorflow_notices import quieten
+
+    quieten()
 
     run(settings)
 

@@ -13,7 +13,7 @@ from rowwise.cli import app
 from rowwise.cli.serve import settings_from
 from server.settings import Settings
 
-COMMANDS = ["certificate", "models", "predict", "register", "serve", "version"]
+COMMANDS = ["certificate", "models", "predict", "register", "serve", "vectorize", "version"]
 
 
 @pytest.fixture
