@@ -58,8 +58,8 @@ def others(cores: float) -> Iterator[str]:
     """Say that the machine was not ours alone, if so; ``cores`` is what ``cores_in_use`` saw before the start."""
     if cores > OTHERS:
         yield (
-            f"Other processes kept {cores:.1f} cores busy when this started: all figures are too low, and only their "
-            "ratios can be trusted."
+            f"Other processes kept {cores:.1f} cores busy when this started: all figures are too low, and their "
+            "ratios are rough."
         )
 
 
