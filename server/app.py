@@ -27,6 +27,7 @@ from server.settings import Settings
 from server.store import Store
 from server.tensorflow_notices import open_stderr
 from server.web import create_app
+from server.xla_cache import keep_executables
 
 __all__ = ["serve"]
 
@@ -47,6 +48,7 @@ def serve(settings: Settings) -> int:
     try:
         listener = _listen(settings.host, settings.port)
         with listener, Store.open(settings.store) as store:
+            keep_executables(settings.store / "xla-cache")
             run = uvicorn.Server(_config(settings)).config.get_loop_factory()
             with asyncio.Runner(loop_factory=run) as runner:
                 return runner.run(_serve(settings, store, listener))

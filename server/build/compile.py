@@ -43,7 +43,7 @@ _PAYS = 0.98
 def build_artifact(declaration: Declaration, output: Path, *, name: str, version: int, report: Report) -> Manifest:
     """Build an artifact into the empty directory ``output`` and return its manifest.
 
-    Errors: the vectorizer's errors; ValueError if a bucket runs in no execution mode.
+    Errors: the vectorizer's errors; BuildFailed if a bucket runs in no execution mode.
     """
     spec = declaration.spec
     source = declaration.source

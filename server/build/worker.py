@@ -7,6 +7,7 @@ It ends so that everything that tracing allocated is given back: TensorFlow neve
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from server.build.archive import extract_saved_model
 from server.build.request import BuildRequest, WorkerChannel
 from server.build.source import ArchiveSource
 from server.spec import ModelSpec
+from server.xla_cache import keep_executables
 
 __all__ = ["main"]
 
@@ -39,6 +41,8 @@ def _build(request: BuildRequest, channel: WorkerChannel) -> None:
         if isinstance(request.source, ArchiveSource)
         else None
     )
+    # Each bucket is compiled to be timed and again to be checked: the second time it is read.
+    keep_executables(Path(tempfile.mkdtemp(prefix="xla-", dir=request.source_dir)))
     from server.build.compile import build_artifact
 
     build_artifact(

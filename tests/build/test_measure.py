@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from server.artifact import ExecutionMode
+from server.build.errors import BuildFailed
 from server.build.measure import Candidate, Measurement, measure, modes, pick
 from vectorizer import Bucket
 
@@ -52,7 +53,7 @@ def test_mode_that_fails_is_not_chosen() -> None:
 
 
 def test_bucket_that_runs_in_no_mode_is_named_with_every_reason() -> None:
-    with pytest.raises(ValueError, match=r"bucket 8 runs in no execution mode.*no kernel.*no memory"):
+    with pytest.raises(BuildFailed, match=r"bucket 8 runs in no execution mode.*no kernel.*no memory"):
         pick([took(8, SINGLE, error="no kernel"), took(8, XLA, error="no memory")])
 
 

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from server import xla_cache
+
+
+def test_flags_that_the_user_has_set_stay(tmp_path: Path) -> None:
+    environment = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=0"}
+    xla_cache.keep_executables(tmp_path / "cache", environment)
+    assert environment["TF_XLA_FLAGS"].startswith("--tf_xla_auto_jit=0 --tf_xla_persistent_cache_directory=")
+
+
+def test_a_directory_that_the_user_has_chosen_is_used(tmp_path: Path) -> None:
+    own = "--tf_xla_persistent_cache_directory=/elsewhere"
+    environment = {"TF_XLA_FLAGS": own}
+    xla_cache.keep_executables(tmp_path / "cache", environment)
+    assert environment["TF_XLA_FLAGS"] == own
+    assert not (tmp_path / "cache").exists()
+
+
+def test_nobody_else_may_read_or_write_executables(tmp_path: Path) -> None:
+    xla_cache.keep_executables(tmp_path / "cache", {})
+    assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
+
+
+def test_the_oldest_executables_go_when_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xla_cache, "MAX_BYTES", 250)
+    for age in range(4):
+        file = tmp_path / f"executable-{age}"
+        file.write_bytes(b"x" * 100)
+        os.utime(file, (1_000_000 - age, 1_000_000 - age))
+    xla_cache.keep_executables(tmp_path, {})
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["executable-0", "executable-1"]
