@@ -9,9 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import ConversionLog, OpKey, convert_rows, op_key
+from vectorizer._pfor import ConversionLog, Converter, OpKey, convert_rows, op_key
 from vectorizer.certificate import Certificate, OpClass, OpRecord, ParityRecord
-from vectorizer.converters import converters
+from vectorizer.converters import converters as own_converters
 from vectorizer.effects import refuse_effects, walk_ops
 from vectorizer.errors import ConversionError, DeclarationError, LoopedOpError, VectorizerError
 from vectorizer.inputs import check_inputs
@@ -43,6 +43,7 @@ def vectorize(
     tolerance: float | None = None,
     examples: Sequence[Mapping[str, Any]] = (),
     seed: int = 0,
+    converters: Mapping[str, Converter] | None = None,
     progress: Progress | None = None,
     name: str | None = None,
     lines: SourceLines | None = None,
@@ -52,6 +53,7 @@ def vectorize(
     ``fn`` is a plain Python function (autograph is applied), a ``tf.function``, a Keras model or a SavedModel's
     signature. ``inputs`` describe ONE example; a None dimension needs an entry in ``lengths``. ``allow_looped``
     names op types that may run once for each row. ``examples`` are checked besides random and edge inputs.
+    ``converters`` by op type go before the known ones; what they make is checked like everything else.
     ``name`` is what messages and the certificate call the function, and ``lines`` are the places of its ops: for a
     SavedModel's signature, ``saved_source`` reads both from the file.
 
@@ -72,13 +74,14 @@ def vectorize(
 
     grid = [Bucket(rows=rows, lengths=padded) for padded in product(*(axis.buckets for axis in axes)) for rows in sizes]
     bodies = {padded: _padded_body(function, axes, padded) for padded in dict.fromkeys(b.lengths for b in grid)}
+    known = {**own_converters(), **(converters or {})}
     graphs: dict[Bucket, Any] = {}
     kinds: dict[OpKey, tuple[Any, str | None]] = {}
     loops_unbatched = count_loops(function.graph.as_graph_def())
     loops_batched = 0
     for done, bucket in enumerate(grid):
         report("vectorize", done, len(grid))
-        graphs[bucket], log = _batch(bodies[bucket.lengths], bucket)
+        graphs[bucket], log = _batch(bodies[bucket.lengths], bucket, known)
         _merge(kinds, log)
         _refuse_looped(function, log, allow_looped)
         n_loops = count_loops(graphs[bucket].graph.as_graph_def())
@@ -154,10 +157,9 @@ def _padded_body(function: ExampleFunction, axes: Sequence[Axis], lengths: tuple
     )
 
 
-def _batch(body: ExampleFunction, bucket: Bucket) -> tuple[Any, ConversionLog]:
+def _batch(body: ExampleFunction, bucket: Bucket, known: Mapping[str, Converter]) -> tuple[Any, ConversionLog]:
     """Trace the batched graph of one bucket."""
     log = ConversionLog()
-    known = converters()
 
     def batched(**tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         arguments = [tensors[name] for name in body.input_names]
