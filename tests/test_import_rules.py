@@ -26,7 +26,7 @@ PACKAGES = ("rowwise", "vectorizer", "models", "server", "loadtests")
 MAY_IMPORT: dict[str, set[str]] = {
     "vectorizer": {"numpy", "tensorflow"},
     "models": {"numpy", "sklearn", "tensorflow"},
-    "server": {"server"},
+    "server": {"numpy", "server"},
     "server.errors": set(),
     "server.signature": set(),
     "server.artifact": {"server.signature"},
@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server.protocol": {"ml_dtypes", "msgspec", "numpy", "orjson", "simdjson", "server.errors", "server.signature"},
     "server.store": {"server.artifact", "server.errors", "server.signature", "server.spec"},
     "server.engine": {
+        "ml_dtypes",
         "numpy",
         "tensorflow",
         "server.artifact",
@@ -82,6 +83,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "models",
         "numpy",
         "orjson",
+        "prometheus_client",
         "pydantic",
         "rich",
         "rowwise",
@@ -115,6 +117,7 @@ NOT_IN_BATCHING = {"asyncio", "datetime", "random", "secrets", "socket", "thread
 MAY_USE_ENVIRONMENT: dict[str, str] = {
     "models/training.py": "a model stands alone, so it asks by itself where trained weights are kept",
     "server/build/supervisor.py": "gives the builder an environment without the server's tokens",
+    "server/xla_cache.py": "XLA can be told where to keep executables only through its variable",
     "server/tensorflow_notices.py": "quietens TensorFlow's notices before it is loaded",
 }
 
