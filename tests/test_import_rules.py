@@ -55,6 +55,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "server.errors",
         "server.signature",
         "server.spec",
+        "server.tensorflow_notices",
+        "server.xla_cache",
     },
     "server.tensorflow_notices": {"tensorflow"},
     "server.app": {"fastapi", "numpy", "starlette", "uvicorn", "server"},
