@@ -205,7 +205,7 @@ def test_users_exception_is_the_cause_and_in_the_message() -> None:
     "function",
     [
         lambda y: y,
-        lambda: 0,
+        lambda: 0.0 + 1,
         lambda x: x @ x,
         lambda x: tf.Variable(x),
         lambda x: open("/nonexistent/weights"),  # noqa: SIM115, PTH123
@@ -226,7 +226,7 @@ def test_function_that_cannot_be_traced_is_refused(function: Callable[..., Any])
         (lambda x: {"a": (x, x)}, "'a' is a tuple"),
         (lambda x: [[x]], "'output_0' is a list"),
         (lambda x: tf.RaggedTensor.from_row_lengths(x, [1, 2]), "RaggedTensor"),
-        (lambda x: tf.sparse.from_dense(x), "SparseTensor"),
+        (lambda x: tf.sparse.from_dense(x + 0.0), "SparseTensor"),
     ],
 )
 def test_output_that_is_no_dense_tensor_is_refused_in_one_sentence(returned: Callable[..., Any], message: str) -> None:
@@ -318,7 +318,7 @@ def test_wrong_inputs_are_refused(inputs: Any, message: str) -> None:
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(DeclarationError, match="buckets|allow_looped|example 0|lengths|variable dimension"):
+    with pytest.raises(DeclarationError, match=r"buckets|allow_looped|example 0|lengths|variable dimension"):
         vectorize(lambda x: x, inputs=X, **options)
 
 
