@@ -49,7 +49,7 @@ class ArrayExecutor(ManualExecutor):
             for item, start, stop in ran.spans:
                 for number in range(start, stop):
                     value = np.asarray(item.payload.columns[index][number], array.dtype)
-                    array[(row, *map(slice, value.shape))] = value
+                    array[(row, *map(slice, value.shape))] = value if value.ndim else value.item()
                     row += 1
             outputs.append(array)
         return outputs
@@ -195,18 +195,16 @@ def test_requests_of_several_lengths_share_batches_by_padded_length() -> None:
     for lengths in ((1, 8), (2, 7), (5,), (0,)):
         rig.ask(variable(*lengths))
     rig.run()
-    for answer, lengths in zip(
-        sorted(rig.answers, key=lambda a: len(a.outputs[0])), ((5,), (0,), (1, 8), (2, 7)), strict=False
-    ):
-        assert answer.error is None
-        assert len(answer.outputs[0]) == len(lengths)
-    assert sorted((ran.batch.group.key, ran.batch.n_rows) for ran in rig.executor.ran) == [((2,), 3), ((8,), 3)]
+    assert sorted([len(row) for row in answer.outputs[0]] for answer in rig.answers) == [[0], [1, 8], [2, 7], [5]]
+    rows = {key: sum(ran.batch.n_rows for ran in rig.executor.ran if ran.batch.group.key == key) for key in rig.groups}
+    assert rows == {(2,): 3, (4,): 0, (8,): 3}
+    assert len(rig.executor.ran) < 6
 
 
 def test_all_rows_are_queued_or_none() -> None:
     rig = Rig(VARIABLE, max_rows=3)
+    rig.ask(variable(1, 8, 8))
     with pytest.raises(QueueFull):
-        rig.ask(variable(1, 8, 8))
         rig.ask(variable(1, 8, 8, 8))
     # Each length has a queue of its own here: the second request fits the first of them and not the second.
     rig.run()

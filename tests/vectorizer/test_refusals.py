@@ -207,7 +207,7 @@ def test_users_exception_is_the_cause_and_in_the_message() -> None:
         lambda y: y,
         lambda: 0.0 + 1,
         lambda x: x @ x,
-        lambda x: tf.Variable(x),
+        lambda x: tf.Variable(x + 0.0),
         lambda x: open("/nonexistent/weights"),  # noqa: SIM115, PTH123
         lambda x: object(),
     ],
