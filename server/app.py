@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -26,7 +27,7 @@ from server.metrics import Metrics
 from server.settings import Settings
 from server.store import Store
 from server.tensorflow_notices import open_stderr
-from server.web import create_app
+from server.web import HotLaneProtocol, create_app
 from server.xla_cache import keep_executables
 
 __all__ = ["serve"]
@@ -77,7 +78,8 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
         options=_catalog_options(settings),
         on_build=lambda model, result: metrics.build_ended(result),
     )
-    server = _Server(_config(settings, app=create_app(catalog, settings, metrics)))
+    front = create_app(catalog, settings, metrics)
+    server = _Server(_config(settings, app=front, http=partial(HotLaneProtocol, front=front)))
     server.stop_on_signals(catalog.begin_drain)
     address, port = listener.getsockname()[:2]
     _log.info("Rowwise answers on http://%s:%d (store: %s)", address, port, settings.store)
@@ -114,11 +116,11 @@ def _catalog_options(settings: Settings) -> CatalogOptions:
     )
 
 
-def _config(settings: Settings, *, app: Any = None) -> uvicorn.Config:
+def _config(settings: Settings, *, app: Any = None, http: Any = "httptools") -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=http,
         ws="none",
         lifespan="off",
         access_log=settings.access_log,

@@ -13,10 +13,13 @@ from server.artifact import PREDICT
 from server.batching import Batcher, CostTable, Group, Observer, QueueLimits, Quota
 from server.engine import EngineThread, LoadedModel
 from server.serving import ServedModel
-from server.tensorflow_notices import load_tensorflow
+from server.tensorflow_notices import load_tensorflow, notices_held
 
 __all__ = ["GroupKey", "Host", "Hosted"]
 
+#: What a batch costs beside its graph: planning, staging, dividing the results. The planner would split too finely
+#: without it. Measured by benchmarks/core_overhead.py and a profile of the running server.
+_HAND_OVER_S = 40e-6
 #: A timer that is this much early is left as it is: the loop's own resolution.
 _TIMER_SLACK_S = 0.001
 
@@ -65,7 +68,7 @@ class Host:
             limits=self._limits,
             observer=self._observer,
         )
-        self._engine.start_thread(self.batcher.finished)
+        self._engine.start_thread(self.batcher.finished, backlog_s=lambda: self.batcher.backlog_s)
 
     def prepare(self) -> None:
         """Import TensorFlow in the background: a build has begun, and its result will be loaded."""
@@ -88,7 +91,7 @@ class Host:
         for (entry, lengths), runner in loaded.groups.items():
             group = Group(
                 GroupKey(name, version, entry, lengths),
-                CostTable(runner.costs_s),
+                CostTable({rows: cost_s + _HAND_OVER_S for rows, cost_s in runner.costs_s.items()}),
                 label=f"model {name!r} version {version}",
                 quota=quota,
             )
@@ -150,4 +153,5 @@ class Host:
 
 def _load(artifact: Path, batch_limit: int | None) -> LoadedModel:
     load_tensorflow()
-    return LoadedModel.load(artifact, batch_limit=batch_limit)
+    with notices_held():
+        return LoadedModel.load(artifact, batch_limit=batch_limit)

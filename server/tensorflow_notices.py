@@ -25,6 +25,8 @@ _OURS = "TF_ROWWISE_QUIET"
 _NOTICE = re.compile(
     rb"All log messages before absl::InitializeLog|cudart_stub\.cc|cpu_feature_guard\.cc"
     rb"|To enable the following instructions|failed call to cuInit.*\(303\)"
+    # The cache of executables is read as text first, then as what it is.
+    rb"|Error parsing text-format tensorflow\.XlaSerializedCacheEntry"
 )
 _STDERR = 2
 

@@ -51,14 +51,16 @@ class Front:
 
     def __init__(self, app: App, predictor: Predictor, settings: Settings, metrics: Metrics, gate: Gate) -> None:
         self._app = app
-        self._predictor = predictor
+        self.predictor = predictor
         self._metrics = metrics
         self._gate = gate if settings.protect_predict else None
-        self._max_body_bytes = settings.max_body_bytes
-        self._access_log = settings.access_log
-        self._ids = RequestIds()
+        self.max_body_bytes = settings.max_body_bytes
+        self.has_access_log = settings.access_log
+        self.ids = RequestIds()
         #: Verb paths by their text; None: not one of ours.
         self._paths: dict[str, VerbPath | None] = {}
+        #: The same by the request line's bytes, for the hot lane.
+        self._hot_paths: dict[bytes, VerbPath | None] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -67,7 +69,7 @@ class Front:
             return
         started_s = time.perf_counter()
         headers = PredictHeaders(scope["headers"])
-        request_id = self._ids.of(headers.request_id)
+        request_id = self.ids.of(headers.request_id)
         path: str = scope["path"]
         try:
             verb_path = self._paths[path]
@@ -77,10 +79,26 @@ class Front:
             status = await self._pass_on(scope, receive, send, request_id)
         else:
             status = await self._predict(verb_path, headers, request_id, scope, receive, send)
-        if self._access_log:
+        if self.has_access_log:
             duration_ms = (time.perf_counter() - started_s) * 1e3
             # %r: a path may hold line breaks.
             _ACCESS.info("%s %r %d %.3f ms id=%s", scope["method"], path, status, duration_ms, request_id)
+
+    def hot_path(self, url: bytes) -> VerbPath | None:
+        """Return the prediction that a request line's target asks for; None: it is not one, or not as most send it."""
+        try:
+            return self._hot_paths[url]
+        except KeyError:
+            pass
+        plain = self._gate is None and not any(byte in url for byte in b"%?#") and url.isascii()
+        found = self._remember(url.decode("ascii")) if plain else None
+        if found is not None and found.verb != "predict":
+            found = None
+        if len(self._hot_paths) >= _MAX_PATHS:
+            self._hot_paths.clear()
+        if len(url) <= 1_024:
+            self._hot_paths[url] = found
+        return found
 
     def _remember(self, path: str) -> VerbPath | None:
         found = parse_verb_path(path)
@@ -104,7 +122,7 @@ class Front:
             timeout_s = headers.timeout_s()
             headers.check_encoding()
             body = await read_body(
-                receive, length_bytes=headers.length_bytes, limit_bytes=self._max_body_bytes, setting="max_body_bytes"
+                receive, length_bytes=headers.length_bytes, limit_bytes=self.max_body_bytes, setting="max_body_bytes"
             )
         except RowwiseError as error:
             reply = error_reply(error)
@@ -139,7 +157,7 @@ class Front:
             if not answered.done():
                 answered.set_result(reply)
 
-        call = self._predictor.start(
+        call = self.predictor.start(
             path, body, timeout_s=timeout_s, explain=explain, request_id=request_id, on_reply=on_reply
         )
         if answered.done():

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from server.web.errors import BadHeader
 
-__all__ = ["PredictHeaders", "RequestIds", "content_length"]
+__all__ = ["PredictHeaders", "RequestIds", "content_length", "timeout_s"]
 
 #: Longest request id that is echoed. It is written to logs: visible ASCII only.
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
@@ -61,19 +61,20 @@ class PredictHeaders:
     def timeout_s(self) -> float | None:
         """Return the deadline that the caller set, in seconds. Errors: BadHeader."""
         text = self._found.get(b"x-request-timeout-ms")
-        if text is None:
-            return None
-        if not text.isdigit() or len(text) > 12 or not 1 <= int(text) <= _MAX_TIMEOUT_MS:
-            raise BadHeader(
-                f"X-Request-Timeout-Ms must be a whole number from 1 to {_MAX_TIMEOUT_MS}, got {_shown(text)}"
-            )
-        return int(text) / 1e3
+        return None if text is None else timeout_s(text)
 
     def check_encoding(self) -> None:
         """Refuse compressed bodies. Errors: BadHeader."""
         encoding = self._found.get(b"content-encoding", b"identity")
         if encoding.lower() not in {b"identity", b""}:
             raise BadHeader(f"Content-Encoding {_shown(encoding)} is not supported; send the body uncompressed")
+
+
+def timeout_s(text: bytes) -> float:
+    """Read X-Request-Timeout-Ms, in seconds. Errors: BadHeader."""
+    if not text.isdigit() or len(text) > 12 or not 1 <= int(text) <= _MAX_TIMEOUT_MS:
+        raise BadHeader(f"X-Request-Timeout-Ms must be a whole number from 1 to {_MAX_TIMEOUT_MS}, got {_shown(text)}")
+    return int(text) / 1e3
 
 
 def content_length(text: bytes | None) -> int | None:

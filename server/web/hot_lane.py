@@ -1,0 +1,303 @@
+"""The hot lane: predictions answered inside the HTTP protocol, without ASGI.
+
+uvicorn takes a protocol class. This one looks at each request when its headers are complete: a prediction as every
+client sends it (POST to a ``:predict`` path, a Content-Length within the limit) is taken over. Its body goes to the
+``Predictor``, its reply is written in one call. Everything else, and every prediction with something unusual about it
+(chunked, compressed, ``Expect``, HTTP/1.0, a gate to pass), goes the way it would go without this file.
+
+Rules:
+
+1. Replies leave in the order of their requests. A hot request waits in ``_waiting`` until all before it are answered.
+2. A cold request that follows hot ones waits in uvicorn's own pipeline until they are answered; while a cold one is
+   under way or waits, all that follow are cold too. So there is one order, and uvicorn keeps the second half of it.
+3. A connection that has sent more requests than it has taken answers is not read from.
+4. When the connection goes, what it waits for is taken back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from server.web.errors import BadHeader
+from server.web.front import Front
+from server.web.paths import VerbPath
+from server.web.predict import PredictCall
+from server.web.request_headers import content_length, timeout_s
+from server.web.status import JSON, Reply
+
+__all__ = ["HotLaneProtocol"]
+
+_ACCESS = logging.getLogger("rowwise.access")
+
+#: Requests of one connection that may wait for their answers. Few clients pipeline at all.
+_MAX_WAITING = 32
+
+#: Headers that decide whether a request is hot, or that a prediction reads.
+_LOOKED_AT = frozenset(
+    {
+        b"connection",
+        b"content-encoding",
+        b"content-length",
+        b"expect",
+        b"transfer-encoding",
+        b"upgrade",
+        b"x-request-id",
+        b"x-request-timeout-ms",
+        b"x-rowwise-explain",
+    }
+)
+#: Those that a hot request does not have.
+_UNUSUAL = frozenset({b"content-encoding", b"expect", b"transfer-encoding", b"upgrade"})
+
+_JSON_HEAD = b"content-type: application/json\r\ncontent-length: "
+
+
+class _HotRequest:
+    """One prediction of a connection, from its headers to its reply."""
+
+    __slots__ = (
+        "body",
+        "call",
+        "explain",
+        "keep_alive",
+        "path",
+        "protocol",
+        "reply",
+        "request_id",
+        "started_s",
+        "timeout_s",
+    )
+
+    def __init__(
+        self, protocol: HotLaneProtocol, path: VerbPath, request_id: str, timeout_s: float | None, *, explain: bool
+    ) -> None:
+        self.protocol = protocol
+        self.path = path
+        self.request_id = request_id
+        self.timeout_s = timeout_s
+        self.explain = explain
+        self.keep_alive = True
+        self.started_s = 0.0
+        #: Its parts as they come.
+        self.body: list[bytes] = []
+        self.call: PredictCall | None = None
+        self.reply: Reply | None = None
+
+    def replied(self, reply: Reply) -> None:
+        """Take the reply; it leaves when its turn has come."""
+        self.reply = reply
+        self.protocol.flush()
+
+
+class _Busy:
+    """Stands for a cold request under way, so that uvicorn puts the next one into its pipeline."""
+
+    response_complete = False
+
+
+class HotLaneProtocol(HttpToolsProtocol):
+    """uvicorn's httptools protocol with the hot lane. ``front`` is what answers beside it, and shares its parts."""
+
+    def __init__(self, *args: Any, front: Front, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._front = front
+        #: The hot request whose body is being received, the last of ``_waiting``.
+        self._receiving: _HotRequest | None = None
+        #: Hot requests without a reply that has left, oldest first.
+        self._waiting: deque[_HotRequest] = deque()
+        self._is_shutting_down = False
+        self._idle_timer: asyncio.TimerHandle | None = None
+        #: When the last hot reply left, by the loop's clock.
+        self._replied_s = 0.0
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """Begin a request. Its ASGI scope is made only if it turns out to be cold."""
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+
+    def on_headers_complete(self) -> None:
+        """Decide which way the request goes."""
+        hot = self._hot_request() if self._is_clear() else None
+        if hot is None:
+            self._go_cold()
+            return
+        self._receiving = hot
+        self._waiting.append(hot)
+        if len(self._waiting) >= _MAX_WAITING:
+            self.flow.pause_reading()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        if self._receiving is not None:
+            self._receiving.body.append(body)
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Start the prediction."""
+        hot = self._receiving
+        if hot is None:
+            super().on_message_complete()
+            return
+        self._receiving = None
+        parts = hot.body
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        hot.body = []
+        hot.call = self._front.predictor.start(
+            hot.path,
+            body,
+            timeout_s=hot.timeout_s,
+            explain=hot.explain,
+            request_id=hot.request_id,
+            on_reply=hot.replied,
+        )
+
+    # What the transport and the server call.
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take back what the caller waited for."""
+        waiting, self._waiting = self._waiting, deque()
+        self._receiving = None
+        for hot in waiting:
+            if hot.call is not None and hot.reply is None:
+                hot.call.abandon()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Close once what is under way is answered."""
+        if self._waiting:
+            self._is_shutting_down = True
+            if not self._is_clear():
+                super().shutdown()
+        else:
+            super().shutdown()
+
+    # Answering.
+
+    def flush(self) -> None:
+        """Write the replies whose turn it is."""
+        waiting = self._waiting
+        while waiting and waiting[0].reply is not None:
+            hot = waiting.popleft()
+            if self.transport.is_closing():
+                return
+            self._write(hot, hot.reply)  # type: ignore[arg-type]
+        if waiting:
+            return
+        if self._is_shutting_down:
+            self.transport.close()
+        elif self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self.flow.resume_reading()
+            self._start_asgi_task(cycle, app)
+        else:
+            self.flow.resume_reading()
+            self._replied_s = self.loop.time()
+            if self._idle_timer is None:
+                self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+
+    def _write(self, hot: _HotRequest, reply: Reply) -> None:
+        body = reply.body
+        head = [STATUS_LINE[reply.status]]
+        for name, value in self.server_state.default_headers:
+            head += (name, b": ", value, b"\r\n")
+        if len(reply.headers) == 1 and reply.headers[0] is JSON:
+            head.append(_JSON_HEAD)
+        else:
+            for name, value in reply.headers:
+                head += (name, b": ", value, b"\r\n")
+            head.append(b"content-length: ")
+        head += (b"%d\r\nx-request-id: " % len(body), hot.request_id.encode("ascii"))
+        head.append(b"\r\n\r\n" if hot.keep_alive else b"\r\nconnection: close\r\n\r\n")
+        head.append(body)
+        self.transport.write(b"".join(head))
+        self.server_state.total_requests += 1
+        if hot.started_s:
+            duration_ms = (time.perf_counter() - hot.started_s) * 1e3
+            # %r: a path may hold line breaks.
+            _ACCESS.info("POST %r %d %.3f ms id=%s", hot.path, reply.status, duration_ms, hot.request_id)
+        if not hot.keep_alive:
+            self.transport.close()
+
+    def _close_if_idle(self) -> None:
+        """End a connection that nobody uses. One timer for a connection, not one for each reply."""
+        self._idle_timer = None
+        if self._waiting or not self._is_clear():
+            return  # whoever answers last arms it again
+        left_s = self._replied_s + self.timeout_keep_alive - self.loop.time()
+        if left_s > 0:
+            self._idle_timer = self.loop.call_later(left_s, self._close_if_idle)
+        else:
+            self.timeout_keep_alive_handler()
+
+    # Deciding.
+
+    def _is_clear(self) -> bool:
+        """True if no cold request is under way or waits, so that a hot one may follow."""
+        cycle: RequestResponseCycle | None = (
+            self.cycle
+        )  # uvicorn's own annotation leaves out that there is none at first
+        return not self.pipeline and (cycle is None or cycle.response_complete)
+
+    def _hot_request(self) -> _HotRequest | None:
+        """Return the request if it may be hot."""
+        front = self._front
+        path = front.hot_path(self.url)
+        if path is None or self.parser.get_method() != b"POST" or self.parser.get_http_version() != "1.1":
+            return None
+        found = _headers_of_interest(self.headers)
+        if found is None:
+            return None
+        try:
+            length = content_length(found.get(b"content-length"))
+            timeout = found.get(b"x-request-timeout-ms")
+            patience_s = None if timeout is None else timeout_s(timeout)
+        except BadHeader:
+            return None  # the cold way says what is wrong with it
+        if length is None or length > front.max_body_bytes:
+            return None
+        hot = _HotRequest(
+            self,
+            path,
+            front.ids.of(found.get(b"x-request-id")),
+            patience_s,
+            explain=found.get(b"x-rowwise-explain") == b"1",
+        )
+        if b"connection" in found:
+            hot.keep_alive = self.parser.should_keep_alive()
+        if front.has_access_log:
+            hot.started_s = time.perf_counter()
+        return hot
+
+    def _go_cold(self) -> None:
+        headers, url, expects = self.headers, self.url, self.expect_100_continue
+        super().on_message_begin()
+        self.headers.extend(headers)
+        self.url, self.expect_100_continue = url, expects
+        if self._waiting and self._is_clear():
+            self.cycle = _Busy()  # type: ignore[assignment]
+        super().on_headers_complete()
+
+
+def _headers_of_interest(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes] | None:
+    """Return the headers that a prediction reads; None if one of them makes the request unusual."""
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if name in _LOOKED_AT:
+            if name in _UNUSUAL or name in found:
+                return None
+            found[name] = value
+    return found
