@@ -1,0 +1,310 @@
+"""The hot lane over real sockets: one order of answers, whatever way each request goes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import uvicorn
+
+from server.metrics import Metrics
+from server.settings import Settings
+from server.web import HotLaneProtocol, create_app
+from tests.web.scripted import ScriptedAnswer, ScriptedCatalog, ScriptedModel
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+class Connection:
+    """A caller's end of one connection, which reads answers as they are framed."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def answer(self) -> Answer:
+        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)).decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+        return int(head[0].split()[1]), headers, await self.reader.readexactly(int(headers.get("content-length", 0)))
+
+    async def is_closed(self) -> bool:
+        return await asyncio.wait_for(self.reader.read(1), 10) == b""
+
+    async def aclose(self) -> None:
+        self.writer.close()
+        await self.writer.wait_closed()
+
+
+class Running:
+    """A server with the hot lane and one scripted model, ``sum``."""
+
+    def __init__(self, server: uvicorn.Server, port: int, model: ScriptedModel, metrics: Metrics) -> None:
+        self.server = server
+        self.port = port
+        self.model = model
+        self.metrics = metrics
+
+    async def connect(self) -> Connection:
+        return Connection(*await asyncio.open_connection("127.0.0.1", self.port))
+
+    def codes(self) -> dict[str, float]:
+        return {
+            sample.labels["code"]: sample.value
+            for family in self.metrics.registry.collect()
+            for sample in family.samples
+            if sample.name == "rowwise_requests_total"
+        }
+
+
+@asynccontextmanager
+async def running(tmp_path: Path, *, keep_alive_s: int = 5, **settings: Any) -> AsyncIterator[Running]:
+    catalog = ScriptedCatalog(tmp_path)
+    model = catalog.serve(ScriptedModel("sum", 3))
+    metrics = Metrics(process=False)
+    front = create_app(catalog, Settings(**settings), metrics)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            front,
+            http=partial(HotLaneProtocol, front=front),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            timeout_keep_alive=keep_alive_s,
+            timeout_graceful_shutdown=5,
+        )
+    )
+    listener = socket.create_server(("127.0.0.1", 0))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield Running(server, listener.getsockname()[1], model, metrics)
+    finally:
+        server.should_exit = True
+        await serving
+
+
+def request(*numbers: float, path: str = "/v1/models/sum:predict", headers: str = "", version: str = "1.1") -> bytes:
+    body = json.dumps({"instances": [list(numbers)]}).encode()
+    return (
+        f"POST {path} HTTP/{version}\r\nHost: test\r\nContent-Type: application/json\r\n{headers}"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    ).encode() + body
+
+
+def total(answer: Answer) -> float:
+    status, _, body = answer
+    assert status == 200, body
+    return float(json.loads(body)["predictions"][0])
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop go on until something has happened in it."""
+    while not condition():  # noqa: ASYNC110 - the doubles have no events
+        await asyncio.sleep(0.001)
+
+
+def over_sockets(test: Callable[[Running, Connection], Awaitable[None]], tmp_path: Path, **options: Any) -> None:
+    async def run() -> None:
+        async with running(tmp_path, **options) as server:
+            connection = await server.connect()
+            await test(server, connection)
+            await connection.aclose()
+
+    asyncio.run(run())
+
+
+def test_one_connection_carries_many_requests(tmp_path: Path) -> None:
+    async def test(_: Running, connection: Connection) -> None:
+        for number in range(5):
+            connection.send(request(number, 1, 1))
+            assert total(await connection.answer()) == number + 2
+
+    over_sockets(test, tmp_path)
+
+
+def test_a_request_that_comes_byte_by_byte_is_one_request(tmp_path: Path) -> None:
+    async def test(_: Running, connection: Connection) -> None:
+        for byte in request(1, 2, 3):
+            connection.send(bytes([byte]))
+            await asyncio.sleep(0)
+        assert total(await connection.answer()) == 6
+
+    over_sockets(test, tmp_path)
+
+
+def test_pipelined_requests_are_answered_in_their_order(tmp_path: Path) -> None:
+    async def test(_: Running, connection: Connection) -> None:
+        connection.send(b"".join(request(number, 0, 0) for number in range(200)))
+        assert [total(await connection.answer()) for _ in range(200)] == list(range(200))
+
+    over_sockets(test, tmp_path)
+
+
+def test_an_answer_waits_for_those_before_it(tmp_path: Path) -> None:
+    async def test(server: Running, connection: Connection) -> None:
+        server.model.holds = True
+        connection.send(request(1, 0, 0) + request(2, 0, 0))
+        await until(lambda: len(server.model.held) == 2)
+        first, second = server.model.held
+        second(ScriptedAnswer(outputs=[np.float32([2])]))
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(connection.reader.read(1), 0.05)
+        first(ScriptedAnswer(outputs=[np.float32([1])]))
+        assert [total(await connection.answer()), total(await connection.answer())] == [1, 2]
+
+    over_sockets(test, tmp_path)
+
+
+def test_hot_and_cold_requests_of_one_connection_keep_their_order(tmp_path: Path) -> None:
+    async def test(server: Running, connection: Connection) -> None:
+        server.model.holds = True
+        live = b"GET /v2/health/live HTTP/1.1\r\nHost: test\r\n\r\n"
+        connection.send(request(1, 0, 0) + live + request(2, 0, 0) + live)
+        await server.model.admitted.wait()
+        server.model.holds = False
+        server.model.held[0](ScriptedAnswer(outputs=[np.float32([1])]))
+        assert total(await connection.answer()) == 1
+        assert b"live" in (await connection.answer())[2]
+        assert total(await connection.answer()) == 2
+        assert b"live" in (await connection.answer())[2]
+        connection.send(request(3, 0, 0))
+        assert total(await connection.answer()) == 3
+
+    over_sockets(test, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        request(1, 2, 3, headers="Expect: 100-continue\r\n"),
+        request(1, 2, 3, path="/v1/models/sum:predict?x=1"),
+        request(1, 2, 3, path="/V1/Models/sum:PREDICT"),
+        (
+            b"POST /v1/models/sum:predict HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b'9\r\n{"instanc\r\n11\r\nes": [[1, 2, 3]]}\r\n0\r\n\r\n'
+        ),
+    ],
+    ids=["expect", "query", "capitals", "chunked"],
+)
+def test_an_unusual_prediction_gets_the_same_answer(tmp_path: Path, unusual: bytes) -> None:
+    async def test(_: Running, connection: Connection) -> None:
+        connection.send(request(1, 2, 3))
+        status, headers, body = await connection.answer()
+        connection.send(unusual)
+        again = await connection.answer()
+        if again[0] == 100:
+            again = await connection.answer()
+        assert (again[0], again[2]) == (status, body)
+        assert again[1].keys() == headers.keys()
+
+    over_sockets(test, tmp_path)
+
+
+def test_a_body_over_the_limit_is_refused_before_it_comes(tmp_path: Path) -> None:
+    async def test(_: Running, connection: Connection) -> None:
+        connection.send(b"POST /v1/models/sum:predict HTTP/1.1\r\nHost: test\r\nContent-Length: 1000\r\n\r\n")
+        assert (await connection.answer())[0] == 413
+
+    over_sockets(test, tmp_path, max_body_bytes=999)
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (request(1, 2), 400),
+        (request(1, 2, 3, path="/v1/models/nobody:predict"), 404),
+        (request(1, 2, 3, headers="X-Request-Timeout-Ms: soon\r\n"), 400),
+        (b"POST /v1/models/sum:predict HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n", 400),
+        (
+            (
+                b"POST /v1/models/sum:predict HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+            ),
+            400,
+        ),
+    ],
+    ids=["shape", "model", "timeout", "empty", "two lengths"],
+)
+def test_a_wrong_request_gets_its_code(tmp_path: Path, data: bytes, status: int) -> None:
+    async def test(_: Running, connection: Connection) -> None:
+        connection.send(data)
+        assert (await connection.answer())[0] == status
+
+    over_sockets(test, tmp_path)
+
+
+def test_headers_reach_the_prediction_and_its_answer(tmp_path: Path) -> None:
+    async def test(server: Running, connection: Connection) -> None:
+        headers = "X-Request-Id: mine\r\nX-Request-Timeout-Ms: 250\r\nX-Rowwise-Explain: 1\r\n"
+        connection.send(request(1, 2, 3, headers=headers))
+        _, answered, _ = await connection.answer()
+        assert answered["x-request-id"] == "mine"
+        assert "rows=5" in answered["server-timing"]
+        assert server.model.timeouts_s == [0.25]
+
+    over_sockets(test, tmp_path)
+
+
+def test_a_caller_who_wants_the_connection_closed_gets_that(tmp_path: Path) -> None:
+    async def test(_: Running, connection: Connection) -> None:
+        connection.send(request(1, 2, 3, headers="Connection: close\r\n"))
+        status, headers, _ = await connection.answer()
+        assert (status, headers["connection"]) == (200, "close")
+        assert await connection.is_closed()
+
+    over_sockets(test, tmp_path)
+
+
+def test_rows_of_a_caller_who_leaves_are_taken_back(tmp_path: Path) -> None:
+    async def test(server: Running, connection: Connection) -> None:
+        server.model.holds = True
+        connection.send(request(1, 2, 3))
+        await server.model.admitted.wait()
+        connection.writer.transport.abort()
+        await until(lambda: server.model.tickets[0].cancelled)
+        assert server.codes() == {"499": 1.0}
+
+    over_sockets(test, tmp_path)
+
+
+def test_a_connection_that_nobody_uses_is_closed(tmp_path: Path) -> None:
+    async def test(_: Running, connection: Connection) -> None:
+        connection.send(request(1, 2, 3))
+        assert total(await connection.answer()) == 6
+        assert await connection.is_closed()
+
+    over_sockets(test, tmp_path, keep_alive_s=0)
+
+
+def test_stopping_answers_what_is_under_way(tmp_path: Path) -> None:
+    async def test(server: Running, connection: Connection) -> None:
+        server.model.holds = True
+        connection.send(request(1, 2, 3))
+        await server.model.admitted.wait()
+        server.server.should_exit = True
+        await asyncio.sleep(0.2)
+        server.model.held[0](ScriptedAnswer(outputs=[np.float32([6])]))
+        assert total(await connection.answer()) == 6
+        assert await connection.is_closed()
+
+    over_sockets(test, tmp_path)
+
+
+def test_a_gate_sends_predictions_past_it(tmp_path: Path) -> None:
+    async def test(_: Running, connection: Connection) -> None:
+        connection.send(request(1, 2, 3))
+        assert (await connection.answer())[0] == 401
+        connection.send(request(1, 2, 3, headers="Authorization: Bearer secret\r\n"))
+        assert total(await connection.answer()) == 6
+
+    over_sockets(test, tmp_path, token="secret", protect_predict=True)
