@@ -13,6 +13,7 @@ from server.batching.errors import (
     Cancelled,
     DeadlineExceeded,
     Draining,
+    ExampleFailed,
     ExecutionFailed,
     ModelUnloaded,
     QueueFull,
@@ -20,6 +21,7 @@ from server.batching.errors import (
     TooManyRows,
 )
 from server.batching.interfaces import Executor, Observer
+from server.batching.isolate import Isolated, RowErrors, isolate
 from server.batching.items import Batch, Item, Part, Span
 from server.batching.plan import Dispatch, Idle, Policy, Reason, Waiting, WaitUntil, plan
 from server.batching.queue import Group, Quota
@@ -33,10 +35,12 @@ __all__ = [
     "DeadlineExceeded",
     "Dispatch",
     "Draining",
+    "ExampleFailed",
     "ExecutionFailed",
     "Executor",
     "Group",
     "Idle",
+    "Isolated",
     "Item",
     "ModelUnloaded",
     "Observer",
@@ -47,9 +51,11 @@ __all__ = [
     "Quota",
     "Reason",
     "Refused",
+    "RowErrors",
     "Span",
     "TooManyRows",
     "WaitUntil",
     "Waiting",
+    "isolate",
     "plan",
 ]

@@ -23,6 +23,7 @@ from server.batching.admission import QueueLimits
 from server.batching.errors import Cancelled, ExecutionFailed
 from server.batching.idleness import Idleness
 from server.batching.interfaces import Executor, Observer
+from server.batching.isolate import RowErrors
 from server.batching.items import Batch, Item, Part
 from server.batching.observing import GuardedObserver, NullObserver
 from server.batching.plan import Dispatch, Policy, WaitUntil, plan
@@ -147,7 +148,10 @@ class Batcher:
             self._is_polling = False
 
     def finished(self, batch: Batch, outputs: object, error: BaseException | None) -> None:
-        """Deliver a batch that the executor has run: ``outputs``, or the ``error`` that it raised."""
+        """Deliver a batch that the executor has run: ``outputs``, or the ``error`` that it raised.
+
+        RowErrors come with outputs: the items of the rows that it names fail, the others are delivered.
+        """
         del self._running[batch.id]
         batch.finished_s = self._clock()
         batch.group.n_running -= 1
@@ -157,7 +161,7 @@ class Batcher:
                 self.poll()
             finally:
                 self._observer.finished(batch, error)
-                if error is None:
+                if error is None or isinstance(error, RowErrors):
                     self._deliver(batch, outputs)
                 for item in failed:
                     self._answer(item)
@@ -293,14 +297,18 @@ class Batcher:
         the server's own already says what to do, and stays as it is.
         """
         failed = []
-        for item, _, _ in batch.spans:
-            if item.is_done:
-                continue
-            error: RowwiseError
-            if isinstance(cause, RowwiseError):
+        row = 0
+        for item, start, stop in batch.spans:
+            error: RowwiseError | None
+            if isinstance(cause, RowErrors):
+                error = next((cause.errors[bad] for bad in range(row, row + stop - start) if bad in cause.errors), None)
+            elif isinstance(cause, RowwiseError):
                 error = cause
             else:
                 error = ExecutionFailed(f"{batch.group.label}: execution failed: {_describe(cause)}", cause=cause)
+            row += stop - start
+            if error is None or item.is_done:
+                continue
             if item.next_row < item.n_rows:
                 self._drop(item, error)
             else:

@@ -11,7 +11,8 @@
         │   └── ModelUnloaded    the group is closed (waiting items can end with it too)
         ├── DeadlineExceeded     raised by submit, or the end of an item that waited too long
         ├── Cancelled            its caller went away
-        └── ExecutionFailed      the batch it ran in raised
+        ├── ExampleFailed        the model refused one of its rows
+        └── ExecutionFailed      the batch it ran in raised, through no row's fault
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ __all__ = [
     "Cancelled",
     "DeadlineExceeded",
     "Draining",
+    "ExampleFailed",
     "ExecutionFailed",
     "ModelUnloaded",
     "QueueFull",
@@ -72,6 +74,10 @@ class DeadlineExceeded(BatchingError):
 
 class Cancelled(BatchingError):
     """The item was taken back before all of its rows were executed."""
+
+
+class ExampleFailed(BatchingError):
+    """The model can't answer one of the item's examples: an index out of range, a division by zero, a check."""
 
 
 class ExecutionFailed(BatchingError):

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from server.batching import Batch, Group
+from server.batching import Batch, ExampleFailed, Group
 from server.engine.model import GroupRunner
 
 __all__ = ["EngineThread"]
@@ -88,23 +88,13 @@ class EngineThread:
         self._batches.put((batch, runner))
 
     def _run_here(self, batch: Batch, runner: GroupRunner) -> None:
-        try:
-            outputs = runner.run(batch)
-        except Exception as error:  # noqa: BLE001 - it is the batch's error
-            self._on_finished(batch, None, error)
-        else:
-            self._on_finished(batch, outputs, None)
+        self._on_finished(batch, *_executed(batch, runner))
 
     def _loop(self) -> None:
         post, finish, take = self._post, self._finish, self._batches.get
         while (work := take()) is not None:
             batch, runner = work
-            outputs: Any = None
-            failure: BaseException | None = None
-            try:
-                outputs = runner.run(batch)
-            except BaseException as error:  # noqa: BLE001 - it is the batch's error, and the thread lives on
-                failure = error
+            outputs, failure = _executed(batch, runner)
             try:
                 post(finish, batch, outputs, failure)
             except RuntimeError:
@@ -114,6 +104,17 @@ class EngineThread:
     def _finish(self, batch: Batch, outputs: object, failure: BaseException | None) -> None:
         self._free = 1
         self._on_finished(batch, outputs, failure)
+
+
+def _executed(batch: Batch, runner: GroupRunner) -> tuple[Any, BaseException | None]:
+    """Run a batch, whatever comes of it: outputs, an error, or outputs and the errors of some rows."""
+    try:
+        try:
+            return runner.run(batch), None
+        except ExampleFailed as failure:
+            return runner.run_isolated(batch, failure)
+    except BaseException as error:  # noqa: BLE001 - it is the batch's error, and the thread lives on
+        return None, error
 
 
 def _no_backlog() -> float:

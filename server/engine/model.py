@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from server.artifact import SAVED_MODEL_DIR, CompiledGraph, Manifest
-from server.batching import Batch
+from server.batching import Batch, ExampleFailed, RowErrors, isolate
 from server.engine.errors import ArtifactRefused, LoadFailed
+from server.engine.refusals import is_refusal, refusal_sentence
 from server.engine.staging import Staging
 
 __all__ = ["GroupRunner", "LoadedModel"]
@@ -32,10 +33,46 @@ class GroupRunner:
         """Execute a batch whose payloads are ``Rows``.
 
         Shapes: outputs in the signature's order, ``[bucket, *shape]`` each; rows from ``batch.n_rows`` on are padding.
-        Errors: what TensorFlow raises.
+        Errors: ExampleFailed if the graph refuses a value; what else TensorFlow raises.
         """
-        outputs = self._calls[batch.bucket](*self._staging.fill(batch))
+        try:
+            outputs = self._calls[batch.bucket](*self._staging.fill(batch))
+        except Exception as error:
+            if is_refusal(error):
+                raise ExampleFailed(f"{batch.group.label} refuses an example: {refusal_sentence(error)}") from None
+            raise
         return self._staging.owned(outputs)
+
+    def run_isolated(self, batch: Batch, failure: ExampleFailed) -> tuple[list[np.ndarray[Any, Any]], RowErrors]:
+        """Execute the rows of a batch that failed so that only the bad ones have no result.
+
+        Shapes: as ``run``'s, ``[batch.n_rows, *shape]``; a bad row's values mean nothing.
+        Errors: what TensorFlow raises through no row's fault.
+        """
+        spans = [(item, row, row + 1) for item, start, stop in batch.spans for row in range(start, stop)]
+
+        def run(rows: Sequence[int]) -> list[np.ndarray[Any, Any]]:
+            bucket = next(size for size in sorted(self._calls) if len(rows) <= size)
+            part = Batch(
+                batch.id,
+                batch.group,
+                bucket,
+                [spans[row] for row in rows],
+                n_rows=len(rows),
+                reason=batch.reason,
+                dispatched_s=batch.dispatched_s,
+                predicted_s=batch.predicted_s,
+            )
+            return self.run(part)
+
+        found = isolate(range(batch.n_rows), failure, run)
+        outputs: list[np.ndarray[Any, Any]] = []
+        for rows, made in found.runs:
+            if not outputs:
+                outputs = [np.zeros((batch.n_rows, *array.shape[1:]), array.dtype) for array in made]
+            for whole, array in zip(outputs, made, strict=True):
+                whole[list(rows)] = array[: len(rows)]
+        return outputs, RowErrors(found.errors)
 
     def warm(self) -> None:
         """Run every bucket, so that no request meets a first call. Errors: LoadFailed."""

@@ -38,6 +38,7 @@ STATUS: dict[type[RowwiseError], int] = {
     batching.Cancelled: CLIENT_GONE,
     batching.DeadlineExceeded: 504,
     batching.Draining: 503,
+    batching.ExampleFailed: 400,
     batching.ExecutionFailed: 500,
     batching.ModelUnloaded: 503,
     batching.QueueFull: 429,

@@ -9,7 +9,8 @@ import pytest
 
 # Tests are imported by path, without packages: what they share is loaded here, once, under its own name.
 _spec = importlib.util.spec_from_file_location("server_process", Path(__file__).with_name("server_process.py"))
-assert _spec is not None and _spec.loader is not None
+assert _spec is not None
+assert _spec.loader is not None
 server_process = importlib.util.module_from_spec(_spec)
 sys.modules["server_process"] = server_process
 _spec.loader.exec_module(server_process)

@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -93,6 +94,31 @@ def test_a_function_that_cannot_be_batched_is_refused_by_name_and_the_old_versio
         with pytest.raises(rowwise.errors.BuildFailed, match="ResizeBilinear"):
             client.register("halving", resizing, inputs={"x": tf.TensorSpec([3])}, buckets=[2])
         assert client.predict("halving", x=np.zeros(3, np.float32))["steps"] == 0
+
+
+def shares(x: tf.Tensor) -> tf.Tensor:
+    """Divide 840 by a whole number: zero is an example that TensorFlow refuses."""
+    return 840 // x
+
+
+def test_bad_examples_fail_alone_and_their_batch_mates_get_their_answers(server: ServerProcess) -> None:
+    with rowwise.Client(server.url) as client:
+        client.register("shares", shares, inputs={"x": tf.TensorSpec([], tf.int32)}, buckets=[1, 4, 16])
+    numbers = [1, 2, 0, 4, 5, 6, 7, 8, 0, 10] * 20
+    with httpx.Client(base_url=server.url, limits=httpx.Limits(max_connections=32)) as http:
+
+        def ask(number: int) -> tuple[int, object]:
+            answer = http.post("/v1/models/shares:predict", json={"instances": [number]})
+            return answer.status_code, answer.json()
+
+        with ThreadPoolExecutor(32) as callers:
+            answers = list(callers.map(ask, numbers))
+    for number, (status, body) in zip(numbers, answers, strict=True):
+        if number:
+            assert (status, body) == (200, {"predictions": [840 // number]})
+        else:
+            assert status == 400
+            assert "division by zero" in str(body)
 
 
 def test_an_archive_that_is_no_saved_model_is_refused(server: ServerProcess) -> None:

@@ -1,4 +1,4 @@
-"""The prediction path of the real server: right answers, whoever asks in whatever company, and sentences for the rest."""
+"""The prediction path of the real server: right answers in whatever company, and sentences for the rest."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ def test_a_wrong_request_gets_its_code_and_a_sentence(
     answer = httpx.post(server.url + path, content=body)
     assert answer.status_code == status, answer.text
     sentence = answer.json()["error"]
-    assert says in sentence and len(sentence) > 10
+    assert says in sentence
+    assert len(sentence) > 10
 
 
 def test_a_body_over_the_limit_is_refused_before_it_is_read(server: ServerProcess) -> None:
@@ -103,7 +104,8 @@ def test_explain_says_how_the_request_was_batched(server: ServerProcess, example
         server.url + PREDICT, json={"instances": [examples[0].tolist()] * 3}, headers={"X-Rowwise-Explain": "1"}
     )
     timing = answer.headers["Server-Timing"]
-    assert "rows=3" in timing and "queue;dur=" in timing
+    assert "rows=3" in timing
+    assert "queue;dur=" in timing
 
 
 def test_metrics_count_what_was_asked(server: ServerProcess, examples: list[np.ndarray[Any, Any]]) -> None:
