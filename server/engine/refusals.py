@@ -15,7 +15,7 @@ def is_refusal(error: Exception) -> bool:
     """Return True if the graph raised over a value: an index, a divisor, a check, a number that is none."""
     import tensorflow as tf  # loaded long since: something has run
 
-    return isinstance(error, (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError))
+    return isinstance(error, tf.errors.InvalidArgumentError)
 
 
 def refusal_sentence(error: Exception) -> str:

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from server.artifact import ExecutionMode
-from server.batching import Batch, CostTable, Group, Item
+from server.batching import Batch, CostTable, ExampleFailed, Group, Item
 from server.engine import ArtifactRefused, GroupRunner, LoadedModel, LoadFailed
 from server.protocol import Rows
 from server.signature import LengthAxis, ModelSignature, TensorSignature
@@ -138,8 +138,17 @@ def test_model_that_refuses_zeros_is_warmed_at_every_bucket_all_the_same(write_a
     signature = ModelSignature(inputs=tensors(x=("int32", ())), outputs=tensors(y=("int32", ())))
     loaded = LoadedModel.load(write_artifact(lambda x: {"y": 10 // x}, signature, buckets=(1, 4)))
     assert runner(loaded).run(batch_of(4, Rows(1, (np.array([5], np.int32),))))[0].tolist() == [2] * 4
-    with pytest.raises(tf.errors.InvalidArgumentError):
+    with pytest.raises(ExampleFailed, match="division by zero"):
         runner(loaded).run(batch_of(1, Rows(1, (np.array([0], np.int32),))))
+
+
+def test_bad_rows_of_a_batch_have_errors_and_the_others_results(write_artifact: WriteArtifact) -> None:
+    signature = ModelSignature(inputs=tensors(x=("int32", ())), outputs=tensors(y=("int32", ())))
+    loaded = LoadedModel.load(write_artifact(lambda x: {"y": 10 // x}, signature, buckets=(1, 4)))
+    batch = batch_of(4, Rows(4, (np.array([5, 0, 2, 0], np.int32),)))
+    (outputs,), failed = runner(loaded).run_isolated(batch, ExampleFailed("the batch failed"))
+    assert failed.errors.keys() == {1, 3}
+    assert [outputs[0], outputs[2]] == [2, 5]
 
 
 def test_model_that_fails_otherwise_when_it_is_warmed_is_not_loaded(write_artifact: WriteArtifact) -> None:
