@@ -85,6 +85,7 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
     _log.info("Rowwise answers on http://%s:%d (store: %s)", address, port, settings.store)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await catalog.start()
+    await front.prepare()
     try:
         await serving
     finally:

@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rowwise.client import Client
 from rowwise.errors import RowwiseClientError
+
+if TYPE_CHECKING:
+    from rowwise.client import Client
 
 __all__ = [
     "AllowLooped",
@@ -76,6 +78,8 @@ def connected(
     url: str, token: str | None, *, timeout_s: float = 30.0, register_timeout_s: float | None = None
 ) -> Iterator[Client]:
     """Give a client; an error of it ends the command with exit code 1 and its sentence on standard error."""
+    from rowwise.client import Client  # takes a quarter of a second, which `rowwise serve` has no use for
+
     with (
         failing_with_reason(),
         Client(url, token, timeout_s=timeout_s, register_timeout_s=register_timeout_s) as client,

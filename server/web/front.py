@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from server.errors import RowwiseError
 from server.metrics import Metrics
@@ -19,15 +19,27 @@ from server.store.errors import InvalidName
 from server.web.auth import Gate
 from server.web.bodies import Message, Receive, Send, read_body
 from server.web.errors import ClientGone, MethodNotAllowed, PathNotFound
+from server.web.health import Health
 from server.web.paths import VerbPath, canonical_path, parse_verb_path
 from server.web.predict import Predictor
 from server.web.request_headers import PredictHeaders, RequestIds
 from server.web.status import CLIENT_GONE, Reply, error_reply
 
-__all__ = ["REQUEST_ID", "Front"]
+__all__ = ["REQUEST_ID", "App", "Front", "PreparedApp", "Scope"]
 
 Scope = dict[str, Any]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class PreparedApp(Protocol):
+    """An application that can be made ahead of its first request."""
+
+    async def prepare(self) -> None:
+        """Make it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI connection."""
+
 
 #: Key of the request's id in the scope that the application behind sees.
 REQUEST_ID = "rowwise.request_id"
@@ -49,8 +61,18 @@ _MANAGEMENT_VERBS = frozenset({"activate"})
 class Front:
     """Answers predictions; hands on everything else to ``app``."""
 
-    def __init__(self, app: App, predictor: Predictor, settings: Settings, metrics: Metrics, gate: Gate) -> None:
+    def __init__(
+        self,
+        app: PreparedApp,
+        predictor: Predictor,
+        health: Health,
+        settings: Settings,
+        metrics: Metrics,
+        gate: Gate,
+    ) -> None:
         self._app = app
+        #: Probes that are answered here, before the application behind is there.
+        self._probes = {"/v2/health/live": health.live, "/v2/health/ready": health.ready}
         self.predictor = predictor
         self._metrics = metrics
         self._gate = gate if settings.protect_predict else None
@@ -61,6 +83,10 @@ class Front:
         self._paths: dict[str, VerbPath | None] = {}
         #: The same by the request line's bytes, for the hot lane.
         self._hot_paths: dict[bytes, VerbPath | None] = {}
+
+    async def prepare(self) -> None:
+        """Make the application behind, ahead of need."""
+        await self._app.prepare()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -75,7 +101,11 @@ class Front:
             verb_path = self._paths[path]
         except KeyError:
             verb_path = self._remember(path)
-        if verb_path is None:
+        if verb_path is None and path in self._probes and scope["method"] == "GET":
+            reply = self._probes[path]()
+            await _send_reply(send, reply, request_id)
+            status = reply.status
+        elif verb_path is None:
             status = await self._pass_on(scope, receive, send, request_id)
         else:
             status = await self._predict(verb_path, headers, request_id, scope, receive, send)

@@ -1,37 +1,31 @@
-"""Is the process alive, can it answer, and what has it counted."""
+"""Is the process alive, and can it answer."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
 
-from fastapi import APIRouter, Response
-from fastapi.responses import JSONResponse
-
-from server.metrics import Metrics
 from server.web.interfaces import Catalog
+from server.web.status import JSON, Reply
 
-__all__ = ["health_router"]
+__all__ = ["Health"]
+
+_RETRY = (b"retry-after", b"1")
 
 
-def health_router(catalog: Catalog, metrics: Metrics) -> APIRouter:
-    """Return the routes. They are open: probes and scrapers carry no tokens."""
-    router = APIRouter(tags=["health"])
+class Health:
+    """What probes ask. Open to everybody: they carry no tokens."""
 
-    @router.get("/v2/health/live", summary="Is the process alive")
-    async def live() -> dict[str, Any]:
-        return {"live": True}
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
 
-    @router.get("/v2/health/ready", summary="Is every active model warm")
-    async def ready() -> Response:
-        reasons = catalog.readiness()
+    def live(self) -> Reply:
+        """Answer at all: the event loop runs."""
+        return Reply(200, b'{"live":true}')
+
+    def ready(self) -> Reply:
+        """Answer 200 if every active model is warm, else 503 with the reasons."""
+        reasons = self._catalog.readiness()
         if not reasons:
-            return JSONResponse({"ready": True})
+            return Reply(200, b'{"ready":true}')
         body = {"ready": False, "error": "not ready: " + "; ".join(reasons), "reasons": reasons}
-        return JSONResponse(body, status_code=503, headers={"Retry-After": "1"})
-
-    @router.get("/metrics", summary="Prometheus exposition")
-    async def scrape() -> Response:
-        scraped = metrics.render()
-        return Response(scraped.body, headers={"Content-Type": scraped.content_type})
-
-    return router
+        return Reply(503, json.dumps(body).encode(), (JSON, _RETRY))

@@ -1,0 +1,71 @@
+"""The application behind the front: management, status, health and metrics, and their errors as answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from server.errors import RowwiseError
+from server.metrics import Metrics
+from server.settings import Settings
+from server.web.auth import Gate
+from server.web.errors import MethodNotAllowed, PathNotFound, WebError
+from server.web.front import REQUEST_ID
+from server.web.health import Health
+from server.web.health_routes import health_router
+from server.web.interfaces import Catalog
+from server.web.management import management_router
+from server.web.model_status import model_status_router
+from server.web.status import Reply, error_body, error_reply, internal_error_reply
+
+__all__ = ["create_application"]
+
+
+def create_application(catalog: Catalog, settings: Settings, metrics: Metrics, gate: Gate, health: Health) -> FastAPI:
+    """Return the application. Nothing that is hot passes through it."""
+    # No interactive documentation: its pages load scripts from other hosts. /openapi.json is there.
+    app = FastAPI(title="Rowwise", docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.include_router(health_router(health, metrics))
+    app.include_router(management_router(catalog, settings, metrics, gate))
+    app.include_router(model_status_router(catalog, gate if settings.protect_predict else None))
+
+    @app.exception_handler(RowwiseError)
+    async def refused(_: Request, error: RowwiseError) -> Response:
+        return _response(error_reply(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(_: Request, error: RequestValidationError) -> Response:
+        return _response(error_reply(WebError(_validation_sentence(error.errors()))))
+
+    @app.exception_handler(HTTPException)
+    async def unrouted(request: Request, error: HTTPException) -> Response:
+        path = request.scope["path"]
+        if error.status_code == 404:
+            return _response(error_reply(PathNotFound(f"nothing is served at {path!r}")))
+        if error.status_code == 405:
+            allow = [method.strip() for method in (error.headers or {}).get("Allow", "").split(",") if method.strip()]
+            return _response(error_reply(MethodNotAllowed(request.method, path, allow=allow)))
+        return _response(Reply(error.status_code, error_body(str(error.detail))))
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, _: Exception) -> Response:
+        return _response(internal_error_reply(request.scope[REQUEST_ID]))
+
+    return app
+
+
+def _response(reply: Reply) -> Response:
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reply.headers}
+    return Response(reply.body, status_code=reply.status, headers=headers)
+
+
+def _validation_sentence(faults: Sequence[dict[str, object]]) -> str:
+    parts = []
+    for fault in faults:
+        place = fault.get("loc", ())
+        where = ".".join(map(str, place)) if isinstance(place, tuple | list) else str(place)
+        parts.append(f"{where}: {fault.get('msg')}")
+    return "; ".join(parts)
