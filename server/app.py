@@ -23,6 +23,7 @@ from server.build import Builder, BuildLimits
 from server.catalog import Catalog, CatalogOptions
 from server.errors import RowwiseError
 from server.hosting import Host
+from server.memory import bound_arenas
 from server.metrics import Metrics
 from server.settings import Settings
 from server.store import Store
@@ -46,6 +47,7 @@ def serve(settings: Settings) -> int:
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s", stream=open_stderr()
     )
+    bound_arenas()
     try:
         listener = _listen(settings.host, settings.port)
         with listener, Store.open(settings.store) as store:
@@ -84,8 +86,10 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
     address, port = listener.getsockname()[:2]
     _log.info("Rowwise answers on http://%s:%d (store: %s)", address, port, settings.store)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    await catalog.start()
+    # In this order: TensorFlow's library takes the interpreter for half a second when it is loaded, and by then who
+    # asks whether the server lives has had an answer.
     await front.prepare()
+    await catalog.start()
     try:
         await serving
     finally:

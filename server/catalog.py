@@ -85,6 +85,7 @@ class Catalog:
         self._changes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         #: Why a model that should serve does not, by name.
         self._missing: dict[str, str] = {}
+        self._has_started = False
         self._is_draining = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._upload_numbers = itertools.count(1)
@@ -126,6 +127,8 @@ class Catalog:
         """Return why the server is not ready, a sentence each; empty when it is."""
         if self._is_draining:
             return ["the server is stopping"]
+        if not self._has_started:
+            return ["the server is starting"]
         return [f"model {name!r}: {reason}" for name, reason in sorted(self._missing.items())]
 
     def new_upload_path(self) -> Path:
@@ -153,6 +156,7 @@ class Catalog:
             if active is not None:
                 self._missing[name] = f"version {active} is being loaded"
                 self._spawn(self._resume(name, active))
+        self._has_started = True
         known = set(self._store.models())
         for name, target in self._options.expected.items():
             if name not in known or self._store.active(name) is None:
@@ -320,9 +324,17 @@ class Catalog:
         except asyncio.CancelledError:
             live.state = State.UNLOADED
             raise
+        # Once the disk may say that this version is the active one, it becomes that here too, cancelled or not.
+        writing = loop.run_in_executor(None, self._store.activate, name, version)
+        cancelled: asyncio.CancelledError | None = None
+        while not writing.done():
+            try:
+                await asyncio.wait({writing})
+            except asyncio.CancelledError as error:
+                cancelled = error
         try:
-            await loop.run_in_executor(None, self._store.activate, name, version)
-        except BaseException:
+            writing.result()
+        except RowwiseError:
             live.state = State.UNLOADED
             await self._host.unload(hosted)
             raise
@@ -335,6 +347,8 @@ class Catalog:
         # What has just been loaded lives until it is unloaded: full collections need not look at it again.
         gc.collect()
         gc.freeze()
+        if cancelled is not None:
+            raise cancelled
 
     async def _retire(self, hosted: Hosted, live: _Live | None) -> None:
         await self._host.unload(hosted)
