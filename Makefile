@@ -9,8 +9,6 @@ STAMP  := $(VENV)/set-up-$(shell cat pyproject.toml requirements/dev.lock | cksu
 # Further arguments, for example: make test ARGS="-k planner"
 ARGS ?=
 
-export TF_CPP_MIN_LOG_LEVEL ?= 2
-
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test serve load bench bench-gpu check lint types rules docs dockerfile compose docker-steps \
         format lock clean

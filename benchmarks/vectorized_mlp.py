@@ -12,6 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def main() -> None:
     """Measure and print the table."""
     print(f"digits MLP, one core of {_cpu_name()}, TensorFlow {tf.__version__}, medians of {_ROUNDS} rounds\n")
     with tempfile.TemporaryDirectory() as scratch:
-        runs, x = _contenders(Path(scratch) / "model")
+        runs = _contenders(Path(scratch) / "model")
         medians = _interleaved(runs)
     print(f"{'rows':>5} {'compiler':>9} {'vectorized us':>14} {'by hand us':>11} {'ratio':>6}")
     results = []
@@ -45,10 +46,9 @@ def main() -> None:
             results.append({"rows": rows, "compiler": compiler, "ours_s": ours, "hand_s": hand, "ratio": ours / hand})
             print(f"{rows:>5} {compiler:>9} {ours * 1e6:>14.1f} {hand * 1e6:>11.1f} {ours / hand:>6.2f}")
     print("\n" + json.dumps({"benchmark": "vectorized_mlp", "results": results}))
-    del x
 
 
-def _contenders(path: Path) -> tuple[dict[tuple[str, int, str], Callable[[], Any]], list[np.ndarray[Any, Any]]]:
+def _contenders(path: Path) -> dict[tuple[str, int, str], Callable[[], Any]]:
     vectorized = vectorize(digits.predict, inputs=digits.INPUTS, buckets=_BUCKETS)
     variables = list(vectorized.function.variables)
     matrices = sorted((v for v in variables if v.shape.rank == 2), key=lambda v: v.shape != (64, 256))
@@ -79,12 +79,12 @@ def _contenders(path: Path) -> tuple[dict[tuple[str, int, str], Callable[[], Any
     session = GraphSession(path, executor="single_threaded", intra_op_threads=1)
     rng = np.random.default_rng(0)
     inputs = {rows: rng.uniform(size=(rows, 64)).astype(np.float32) for rows in _BUCKETS}
-    runs = {}
+    runs: dict[tuple[str, int, str], Callable[[], Any]] = {}
     for key in signatures:
-        who, rows, compiler = key.split("_")
+        who, size, compiler = key.split("_")
         call = session.callable(key, inputs=["image"], outputs=["probabilities"])
-        runs[who, int(rows), compiler] = lambda call=call, x=inputs[int(rows)]: call(x)
-    return runs, list(inputs.values())
+        runs[who, int(size), compiler] = partial(call, inputs[int(size)])
+    return runs
 
 
 def _interleaved(runs: dict[tuple[str, int, str], Callable[[], Any]]) -> dict[tuple[str, int, str], float]:

@@ -122,7 +122,7 @@ class _Demo:
         self._say(
             f"Done in {time.monotonic() - self._started_s:.0f} s. How to go on:",
             "make serve         the digits model on http://127.0.0.1:8000 until Ctrl-C; then see",
-            "                   http://127.0.0.1:8000/v1/models/digits, /docs and /metrics",
+            "                   http://127.0.0.1:8000/v1/models/digits, /v1/models/digits/metadata and /metrics",
             "make load          five models at 1, 8, 32 and 128 callers: a table and a picture",
             "models/digits.py   the function that was served, and how to write your own",
         )
@@ -134,6 +134,10 @@ class _Demo:
     def _register(self, url: str) -> dict[str, Any]:
         self._say("Registering: rowwise.Client(url).register('digits', predict, inputs={'image': float32[64]})")
         began = time.monotonic()
+        from server.tensorflow_notices import load_tensorflow, quieten
+
+        quieten()
+        self._spin("Importing TensorFlow, to trace the function", load_tensorflow)
         import rowwise
         from models import digits
 
