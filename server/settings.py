@@ -20,7 +20,7 @@ _MIB = 2**20
 class Settings(BaseSettings):
     """Settings of one server process. Each says its meaning, unit and trade-off."""
 
-    model_config = SettingsConfigDict(env_prefix="ROWWISE_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="ROWWISE_", env_ignore_empty=True, frozen=True, extra="forbid")
 
     #: Address to listen on. Loopback by default: other machines can't reach it until you say so.
     host: str = "127.0.0.1"
@@ -31,7 +31,7 @@ class Settings(BaseSettings):
     #: Directory of the model store. Created if missing.
     store: Path = Path("rowwise-store")
     #: Token that management needs. Without one, management answers loopback peers only.
-    token: SecretStr | None = None
+    token: Annotated[SecretStr, Field(min_length=1)] | None = None
     #: True: prediction needs the token too.
     protect_predict: bool = False
     #: Models to register at start if the store lacks them: NAME=MODULE:FUNCTION.

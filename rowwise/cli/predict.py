@@ -63,7 +63,11 @@ def predict(
     with connected(url, token, timeout_s=timeout_s) as client:
         (prediction,) = client.predict_many(name, [example], version=version)
     outputs = prediction if isinstance(prediction, dict) else {"": prediction}
-    plain = {key: to_wire(value, where=f"output {key!r}") for key, value in outputs.items()}
+    # Numbers as they are: in the shortest form of their own precision.
+    plain = {
+        key: value if value.dtype.kind in "biuf" else to_wire(value, where=f"output {key!r}")
+        for key, value in outputs.items()
+    }
     typer.echo(encode_json(plain if isinstance(prediction, dict) else plain[""]).decode())
 
 

@@ -132,7 +132,7 @@ def serve(
 
     quieten()
 
-    run(settings)
+    raise typer.Exit(run(settings))
 
 
 def settings_from(options: dict[str, Any]) -> Settings:

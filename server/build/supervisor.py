@@ -33,7 +33,7 @@ WORKER_COMMAND = (sys.executable, "-m", "server.build.worker")
 #: What a builder may know of the server's environment. Not the settings, for they hold the token; no proxies, for
 #: their addresses hold passwords.
 _ENVIRONMENT_NAMES = frozenset(
-    {"HOME", "LANG", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV"}
+    {"HOME", "LANG", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "ROWWISE_CACHE", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV"}
 )
 _ENVIRONMENT_PREFIXES = (
     "CUDA_",

@@ -17,6 +17,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
+from server.engine.nesting import inter_op_threads
+
 __all__ = ["GraphCallable", "GraphSession"]
 
 #: Takes the inputs in the order that was asked for, returns the outputs in theirs.
@@ -30,7 +32,8 @@ class GraphSession:
 
     ``executor`` is ``single_threaded`` (ops run one after the other in the calling thread) or ``default``;
     ``intra_op_threads`` bounds the threads of one kernel.
-    Errors: ValueError for an unknown executor; what TensorFlow raises for a directory that is no SavedModel.
+    Errors: ValueError for an unknown executor; OSError and ValueError for a directory that is no SavedModel; what
+        TensorFlow raises for one that it can't load.
     """
 
     def __init__(self, saved_model: Path, *, executor: str, intra_op_threads: int) -> None:
@@ -38,8 +41,8 @@ class GraphSession:
             raise ValueError(f"executor: expected one of {sorted(_EXECUTORS)}, got {executor!r}")
         config = config_pb2.ConfigProto(
             intra_op_parallelism_threads=intra_op_threads,
-            # One thread of our own per session call; TensorFlow's pool only serves the default executor.
-            inter_op_parallelism_threads=1,
+            # The single-threaded executor runs ops in the calling thread; the pool is for functions that they call.
+            inter_op_parallelism_threads=inter_op_threads(saved_model),
             use_per_session_threads=True,
         )
         config.gpu_options.allow_growth = True
