@@ -15,12 +15,15 @@ import tensorflow as tf
 from vectorizer.errors import DeclarationError, ProbeError
 from vectorizer.inputs import example_array
 from vectorizer.lengths import Axis
+from vectorizer.patience import OutOfPatience, within
 from vectorizer.trace import ExampleFunction
 
-__all__ = ["Probe", "as_array", "make_probes"]
+__all__ = ["Probe", "as_array", "make_probes", "shown"]
 
 #: Distinct random examples, or as many as there are boundaries between length buckets. More rows repeat them.
 N_RANDOM = 32
+#: For one example. A function that takes longer than this can't be served one by one either.
+_PATIENCE_S = 20.0
 #: Integers are often indices; small ones are in range more often than not.
 _INTEGER_LIMIT = 8
 _WORDS = (b"", b"a", b"7", b"3.5", b"row wise", "h\u00f6ren".encode())
@@ -40,7 +43,8 @@ def make_probes(
 ) -> tuple[list[Probe], list[Probe]]:
     """Return the probes on which the function answers, and those that it refused by raising.
 
-    Errors: DeclarationError if one of ``examples`` does not fit the inputs; ProbeError if it raised on all.
+    Errors: DeclarationError if one of ``examples`` does not fit the inputs; ProbeError if it raised on all, or does
+        not end on one.
     """
     rng = np.random.default_rng(seed)
     probes: list[Probe] = []
@@ -52,7 +56,12 @@ def make_probes(
         *_random(function, axes, rng),
     ):
         try:
-            answers = function(example)
+            answers = within(_PATIENCE_S, function, example)
+        except OutOfPatience:
+            raise ProbeError(
+                f"{function.name} does not end within {_PATIENCE_S:g} s on the example {shown(example)}: bound its "
+                "loops, for a caller who sends such an example would hold up everybody in its batch"
+            ) from None
         except (tf.errors.OpError, ValueError) as error:
             refused.append(Probe(example=example, lengths=lengths, answers=()))
             last_error = error
@@ -64,6 +73,11 @@ def make_probes(
             f"(examples=[...]). The last error: {last_error}"
         )
     return probes, refused
+
+
+def shown(example: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """Return an example as text for a message: its values, long ones cut short."""
+    return {name: np.array2string(value, threshold=8, edgeitems=3, precision=6) for name, value in example.items()}
 
 
 def as_array(tensor: tf.Tensor) -> np.ndarray:

@@ -11,7 +11,7 @@ from vectorizer.certificate import OutputParity, ParityRecord
 from vectorizer.errors import DeclarationError, ParityError, ProbeError
 from vectorizer.lengths import Axis
 from vectorizer.parity import compare
-from vectorizer.probes import Probe
+from vectorizer.probes import Probe, shown
 from vectorizer.trace import ExampleFunction
 from vectorizer.vectorized import Bucket, Output, pad_example, shape_in
 
@@ -150,13 +150,10 @@ def _difference(
     have: np.ndarray,
     tolerance: float | None,
 ) -> str:
-    shown = {
-        name: np.array2string(value, threshold=8, edgeitems=3, precision=6) for name, value in probe.example.items()
-    }
     return (
         f"{function.name}: {bucket} answers otherwise than the function itself. Output {output.name!r} of the "
-        f"example {shown}: expected {np.array2string(want, threshold=8, edgeitems=3)} of shape {want.shape}, got "
-        f"{np.array2string(have, threshold=8, edgeitems=3)} of shape {have.shape} "
+        f"example {shown(probe.example)}: expected {np.array2string(want, threshold=8, edgeitems=3)} of shape "
+        f"{want.shape}, got {np.array2string(have, threshold=8, edgeitems=3)} of shape {have.shape} "
         f"(allowed: {output.tolerance(tolerance):g} of the largest magnitude). If the result depends on padding, "
         "use the true length (length_input) in the function"
     )

@@ -74,5 +74,5 @@ def test_what_is_not_there_is_named(saved_model: Path, tmp_path: Path) -> None:
     session.close()
     with pytest.raises(ValueError, match="executor: expected one of"):
         GraphSession(saved_model, executor="fast", intra_op_threads=1)
-    with pytest.raises(OSError, match=rr"saved_model\.pb"):
+    with pytest.raises(OSError, match=r"saved_model\.pb"):
         GraphSession(tmp_path / "nothing", executor="default", intra_op_threads=1)
