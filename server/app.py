@@ -78,8 +78,14 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
         ),
         host=host,
         options=_catalog_options(settings),
-        on_build=lambda model, result: metrics.build_ended(result),
+        on_build=lambda _model, result: metrics.build_ended(result),
     )
+
+    def count_waiting() -> None:
+        for name, version, n_rows in host.waiting_rows():
+            metrics.of_version(name, version).queue_depth(n_rows)
+
+    metrics.before_scrape(count_waiting)
     front = create_app(catalog, settings, metrics)
     server = _Server(_config(settings, app=front, http=partial(HotLaneProtocol, front=front)))
     server.stop_on_signals(catalog.begin_drain)
@@ -103,6 +109,8 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
 
 
 def _catalog_options(settings: Settings) -> CatalogOptions:
+    if settings.grpc_port:
+        raise ValueError(f"--grpc-port {settings.grpc_port}: gRPC is not offered by this version; leave it out")
     expected = {}
     packages = list(settings.import_packages)
     for entry in settings.models:

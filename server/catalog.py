@@ -31,7 +31,7 @@ __all__ = ["Catalog", "CatalogOptions"]
 
 _log = logging.getLogger(__name__)
 
-#: Called with the model's name and what became of a build: ``built`` or the error's class name.
+#: Called with the model's name and what became of a build: ``available`` or the error's class name.
 BuildObserver = Callable[[str, str], None]
 
 
@@ -232,7 +232,7 @@ class Catalog:
     ) -> None:
         live = self._live[name, version]
         loop = asyncio.get_running_loop()
-        result = "built"
+        result = "available"
         try:
             request = BuildRequest(
                 name=name,

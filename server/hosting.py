@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -54,6 +55,8 @@ class Host:
         self._observer = observer
         self._loading = ThreadPoolExecutor(1, thread_name_prefix="rowwise-load")
         self._timer: asyncio.TimerHandle | None = None
+        #: Versions whose groups are attached to the engine.
+        self._hosted: list[Hosted] = []
 
     def start(self) -> None:
         """Connect batcher, engine thread and loop."""
@@ -69,6 +72,11 @@ class Host:
             observer=self._observer,
         )
         self._engine.start_thread(self.batcher.finished, backlog_s=lambda: self.batcher.backlog_s)
+
+    def waiting_rows(self) -> Iterator[tuple[str, int, int]]:
+        """Yield model, version and how many of its rows wait, for each version that is loaded."""
+        for hosted in self._hosted:
+            yield hosted.model.name, hosted.model.version, sum(group.n_rows for group in hosted.groups)
 
     def prepare(self) -> None:
         """Import TensorFlow in the background: a build has begun, and its result will be loaded."""
@@ -107,7 +115,9 @@ class Host:
             clock=self._clock,
             default_timeout_s=default_timeout_s,
         )
-        return Hosted(model, loaded, tuple(groups.values()))
+        hosted = Hosted(model, loaded, tuple(groups.values()))
+        self._hosted.append(hosted)
+        return hosted
 
     async def unload(self, hosted: Hosted) -> None:
         """Finish what was admitted, then give the memory back."""
@@ -117,6 +127,7 @@ class Host:
         await asyncio.gather(*idle)
         for group in hosted.groups:
             self._engine.detach(group)
+        self._hosted.remove(hosted)
         await self._loop.run_in_executor(self._loading, hosted.loaded.close)
 
     async def drain(self) -> None:

@@ -83,6 +83,7 @@ class Metrics:
         self.queue_rows = Gauge("rowwise_queue_rows", "Rows that wait now.", _VERSION, registry=registry)
         self.builds = Counter("rowwise_builds", "Builds that ended, by result.", ("result",), registry=registry)
         self._versions: dict[tuple[str, int], VersionMetrics] = {}
+        self._refreshers: list[Callable[[], None]] = []
 
     def of_version(self, model: str, version: int) -> VersionMetrics:
         """Return the series of a version that exists."""
@@ -117,8 +118,14 @@ class Metrics:
         ):
             family.remove(model, str(version))
 
+    def before_scrape(self, refresh: Callable[[], None]) -> None:
+        """Let ``refresh`` set what is a state and not a count, such as ``queue_depth``, before each scrape."""
+        self._refreshers.append(refresh)
+
     def render(self) -> Scrape:
         """Return the exposition text."""
+        for refresh in self._refreshers:
+            refresh()
         return Scrape(generate_latest(self.registry), CONTENT_TYPE_LATEST)
 
 

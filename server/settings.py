@@ -26,7 +26,7 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     #: HTTP port; 0 takes a free one and prints it.
     port: Annotated[int, Field(ge=0, le=65_535)] = 8000
-    #: gRPC port; 0 turns gRPC off.
+    #: gRPC port. Only 0, which turns gRPC off, is offered by this version.
     grpc_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     #: Directory of the model store. Created if missing.
     store: Path = Path("rowwise-store")

@@ -34,7 +34,8 @@ def serve(
         int | None, _option("--port", "HTTP port (8000); 0 takes a free one.", panel=_NETWORK, metavar="N")
     ] = None,
     grpc_port: Annotated[
-        int | None, _option("--grpc-port", "gRPC port; 0 turns gRPC off.", panel=_NETWORK, metavar="N")
+        int | None,
+        _option("--grpc-port", "gRPC port. Only 0 (off) is offered by this version.", panel=_NETWORK, metavar="N"),
     ] = None,
     token: Annotated[
         str | None,

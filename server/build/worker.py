@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from server.build.archive import extract_saved_model
+from server.build.importing import import_function
 from server.build.request import BuildRequest, WorkerChannel
 from server.build.source import ArchiveSource
 from server.spec import ModelSpec
 from server.xla_cache import keep_executables
+
+if TYPE_CHECKING:
+    from server.build.declaration import Declaration
 
 __all__ = ["main"]
 
@@ -34,34 +39,38 @@ def main(arguments: list[str]) -> int:
 
 
 def _build(request: BuildRequest, channel: WorkerChannel) -> None:
-    # TensorFlow takes seconds to import: a refused archive does not wait for it.
     spec = ModelSpec.model_validate(request.spec)
-    saved_model = (
-        extract_saved_model(request.source.path, request.source_dir)
-        if isinstance(request.source, ArchiveSource)
-        else None
-    )
     # Each bucket is compiled to be timed and again to be checked: the second time it is read.
     keep_executables(Path(tempfile.mkdtemp(prefix="xla-", dir=request.source_dir)))
+    declare = _declarer(request, spec)
     from server.build.compile import build_artifact
 
-    build_artifact(
-        _declaration(request, spec, saved_model),
-        request.output_dir,
-        name=request.name,
-        version=request.version,
-        report=channel.progress,
-    )
+    build_artifact(declare(), request.output_dir, name=request.name, version=request.version, report=channel.progress)
 
 
-def _declaration(request: BuildRequest, spec: ModelSpec, saved_model: Path | None) -> Any:
-    from server.build.declaration import declaration_of_function, declaration_of_saved_model, import_function
+def _declarer(request: BuildRequest, spec: ModelSpec) -> Callable[[], Declaration]:
+    """Take in the source, and return what declares it.
 
-    if saved_model is not None:
-        return declaration_of_saved_model(saved_model, spec)
-    assert not isinstance(request.source, ArchiveSource)
-    function, module = import_function(request.source.target, request.import_packages)
-    return declaration_of_function(function, module, spec)
+    TensorFlow takes seconds to import: an archive or a path that is refused does not wait for it.
+    """
+    source = request.source
+    if isinstance(source, ArchiveSource):
+        saved_model = extract_saved_model(source.path, request.source_dir)
+
+        def declare() -> Declaration:
+            from server.build.declaration import declaration_of_saved_model
+
+            return declaration_of_saved_model(saved_model, spec)
+
+    else:
+        function, module = import_function(source.target, request.import_packages)
+
+        def declare() -> Declaration:
+            from server.build.declaration import declaration_of_function
+
+            return declaration_of_function(function, module, spec)
+
+    return declare
 
 
 if __name__ == "__main__":

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
+from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, saved_model_pb2
 
 from server.engine.nesting import inter_op_threads
 
@@ -42,7 +43,7 @@ class GraphSession:
         config = config_pb2.ConfigProto(
             intra_op_parallelism_threads=intra_op_threads,
             # The single-threaded executor runs ops in the calling thread; the pool is for functions that they call.
-            inter_op_parallelism_threads=inter_op_threads(saved_model),
+            inter_op_parallelism_threads=inter_op_threads(_graph_defs(saved_model)),
             use_per_session_threads=True,
         )
         config.gpu_options.allow_growth = True
@@ -78,6 +79,16 @@ class GraphSession:
         """Free the session, its variables and its compiled graphs. Callables must not be called any more."""
         self._session.close()
         del self._graph
+
+
+def _graph_defs(saved_model: Path) -> list[Any]:
+    """Return the graphs of a SavedModel. Errors: OSError; ValueError if its file is damaged."""
+    content = (saved_model / "saved_model.pb").read_bytes()
+    try:
+        parsed = saved_model_pb2.SavedModel.FromString(content)
+    except Exception as error:  # protobuf's DecodeError, which only protobuf itself exports
+        raise ValueError(f"saved_model.pb is damaged: {error}") from error
+    return [meta_graph.graph_def for meta_graph in parsed.meta_graphs]
 
 
 def _tensor_name(tensors: object, name: str, signature: str) -> str:

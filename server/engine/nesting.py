@@ -6,9 +6,8 @@ A pool with fewer threads than the graph has levels waits for itself and never e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 __all__ = ["inter_op_threads", "nesting_depth"]
@@ -17,20 +16,9 @@ __all__ = ["inter_op_threads", "nesting_depth"]
 _MAX_THREADS = 64
 
 
-def inter_op_threads(saved_model: Path) -> int:
-    """Return the threads that a session needs so that no graph of the SavedModel can wait for itself.
-
-    Errors: OSError; ValueError if the file is damaged.
-    """
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    content = (saved_model / "saved_model.pb").read_bytes()
-    try:
-        parsed = saved_model_pb2.SavedModel.FromString(content)
-    except Exception as error:  # protobuf's DecodeError, which only protobuf itself exports
-        raise ValueError(f"saved_model.pb is damaged: {error}") from error
-    depth = max((nesting_depth(meta_graph.graph_def) for meta_graph in parsed.meta_graphs), default=0)
-    return min(depth + 1, _MAX_THREADS)
+def inter_op_threads(graph_defs: Iterable[Any]) -> int:
+    """Return the threads that a session needs so that none of the graphs can wait for itself."""
+    return min(max(map(nesting_depth, graph_defs), default=0) + 1, _MAX_THREADS)
 
 
 def nesting_depth(graph_def: Any) -> int:

@@ -17,9 +17,9 @@ from server.build.declaration import (
     declaration_of_function,
     declaration_of_saved_model,
     declaration_of_signature,
-    import_function,
 )
 from server.build.errors import SourceRefused
+from server.build.importing import import_function
 from server.spec import InputSpec, ModelSpec
 from vectorizer import Length
 

@@ -163,7 +163,7 @@ def test_registered_model_is_built_loaded_and_answers(server: Server) -> None:
         assert json.loads(world.catalog.certificate("model")) == {"factor": 2}
         assert json.loads(world.catalog.costs("model", 1)) == {"costs": 2}
 
-    assert server.run(scenario).builds == [("model", "built")]
+    assert server.run(scenario).builds == [("model", "available")]
 
 
 def test_unknown_names_and_versions_are_told_apart(server: Server) -> None:
@@ -250,7 +250,7 @@ def test_failed_build_keeps_the_old_version_and_says_why(server: Server) -> None
         assert world.state(2) is State.FAILED
         assert await world.predict(4.0) == 4.0
 
-    assert server.run(scenario).builds == [("model", "built"), ("model", "BuildFailed")]
+    assert server.run(scenario).builds == [("model", "available"), ("model", "BuildFailed")]
 
 
 def test_version_that_cannot_be_loaded_keeps_the_old_one_serving(server: Server) -> None:

@@ -176,6 +176,11 @@ def test_a_second_server_on_the_same_store_says_who_has_it(server: ServerProcess
         ServerProcess(Path(store))
 
 
+def test_a_port_for_grpc_is_refused_as_long_as_there_is_none(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="gRPC is not offered by this version"):
+        ServerProcess(tmp_path / "store", "--grpc-port", "8001")
+
+
 @pytest.mark.slow
 def test_sigterm_answers_what_was_accepted(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "store", "--model", "digits=models.digits:predict") as server:

@@ -122,3 +122,8 @@ def test_metrics_count_what_was_asked(server: ServerProcess, examples: list[np.n
     before = rows()
     httpx.post(server.url + PREDICT, json={"instances": [examples[0].tolist()] * 5}).raise_for_status()
     assert rows() == before + 5
+
+
+def test_metrics_have_the_queue_of_every_version_that_serves(server: ServerProcess) -> None:
+    text = httpx.get(server.url + "/metrics").text
+    assert 'rowwise_queue_rows{model="digits",version="1"} 0.0' in text

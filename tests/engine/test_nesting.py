@@ -31,7 +31,7 @@ def nested(x: tf.Tensor) -> tf.Tensor:
 def test_nested_control_flow_does_not_wait_for_itself(tmp_path: Path, executor: str) -> None:
     function = tf.function(nested).get_concrete_function(tf.TensorSpec([], name="x"))
     tf.saved_model.save(tf.Module(), str(tmp_path), signatures={"f": function})
-    assert inter_op_threads(tmp_path) >= 6
+    assert inter_op_threads([function.graph.as_graph_def()]) >= 5
     session = GraphSession(tmp_path, executor=executor, intra_op_threads=1)
     call = session.callable("f", inputs=["x"], outputs=["output_0"])
     for value in (-1.0, 0.5, 30.0, 70.0, 200.0):
