@@ -14,7 +14,7 @@ import itertools
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from server.hosting import Host, Hosted
 from server.serving import ServedModel
 from server.spec import ModelSpec
 from server.store import ModelNotReady, State, Store, VersionRecord
+from server.version_life import Life, as_lived, why_not
 
 __all__ = ["Catalog", "CatalogOptions"]
 
@@ -44,18 +45,6 @@ class CatalogOptions:
     queue_rows: int
     default_timeout_s: float
     expected: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Live:
-    """What is known of a version beyond the store: serving state, its reason, build progress, who waits."""
-
-    state: State
-    reason: str = ""
-    progress: Mapping[str, Any] | None = None
-    #: Set when the version has come to rest: available, failed, or gone.
-    settled: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[None] | None = None
 
 
 class Catalog:
@@ -80,7 +69,7 @@ class Catalog:
         self._on_build = on_build
         #: The serving version of each model. Replaced as a whole entry, read by every request.
         self._serving: dict[str, Hosted] = {}
-        self._live: dict[tuple[str, int], _Live] = {}
+        self._lives: dict[tuple[str, int], Life] = {}
         #: One change of what serves at a time, for each model.
         self._changes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         #: Why a model that should serve does not, by name.
@@ -101,7 +90,7 @@ class Catalog:
         if hosted is not None and (version is None or version == hosted.model.version):
             return hosted.model
         record = self.version(name, version) if version is not None else self._representative(name)
-        raise ModelNotReady(name, version, _why_not(record))
+        raise ModelNotReady(name, version, why_not(record))
 
     def models(self) -> list[VersionRecord]:
         """Return every version of every model, by name, oldest first."""
@@ -141,9 +130,9 @@ class Catalog:
         Errors: ModelNotFound; VersionNotFound, also if it is deleted meanwhile.
         """
         record = self.version(name, version)
-        live = self._live.get((name, version))
-        if live is not None:
-            await live.settled.wait()
+        life = self._lives.get((name, version))
+        if life is not None:
+            await life.settled.wait()
             record = self.version(name, version)
         return record
 
@@ -168,11 +157,11 @@ class Catalog:
         loop = asyncio.get_running_loop()
         options = spec.model_dump(mode="json", exclude_unset=True)
         record = await loop.run_in_executor(None, self._store.create_version, name, options)
-        self._live[name, record.version] = _Live(State.BUILDING)
+        self._lives[name, record.version] = Life(State.BUILDING)
         self._host.prepare()
-        live = self._live[name, record.version]
-        live.task = asyncio.create_task(self._build(name, record.version, options, source))
-        self._hold(live.task)
+        life = self._lives[name, record.version]
+        life.task = asyncio.create_task(self._build(name, record.version, options, source))
+        self._hold(life.task)
         return self._overlaid(record)
 
     async def activate(self, name: str, version: int) -> VersionRecord:
@@ -194,10 +183,10 @@ class Catalog:
         if version is not None:
             self._store.record(name, version)
         for number in numbers:
-            live = self._live.get((name, number))
-            if live is not None and live.task is not None and not live.task.done():
-                live.task.cancel()
-                await asyncio.wait({live.task})
+            life = self._lives.get((name, number))
+            if life is not None and life.task is not None and not life.task.done():
+                life.task.cancel()
+                await asyncio.wait({life.task})
         async with self._changes[name]:
             serving = self._serving.get(name)
             if version is None and serving is not None:
@@ -208,7 +197,7 @@ class Catalog:
             if version is None:
                 self._missing.pop(name, None)
             for number in numbers:
-                gone = self._live.pop((name, number), None)
+                gone = self._lives.pop((name, number), None)
                 if gone is not None:
                     gone.settled.set()
 
@@ -230,7 +219,7 @@ class Catalog:
     async def _build(
         self, name: str, version: int, options: Mapping[str, Any], source: ArchiveSource | ImportSource
     ) -> None:
-        live = self._live[name, version]
+        life = self._lives[name, version]
         loop = asyncio.get_running_loop()
         result = "available"
         try:
@@ -245,28 +234,28 @@ class Catalog:
             )
 
             def on_progress(progress: Progress) -> None:
-                live.progress = progress.to_json()
+                life.progress = progress.to_json()
 
             await self._builder.build(request, on_progress)
             await loop.run_in_executor(None, self._store.commit, name, version)
-            live.state = State.BUILT
+            life.state = State.BUILT
             async with self._changes[name]:
                 active = self._store.active(name)
                 if active is None or active < version:
                     await self._switch(name, version)
         except RowwiseError as error:
             result = type(error).__name__
-            await self._fail(name, version, live, str(error))
+            await self._fail(name, version, life, str(error))
         except OSError as error:
             result = "OSError"
-            await self._fail(name, version, live, f"the server could not build it: {error.strerror or error}")
+            await self._fail(name, version, life, f"the server could not build it: {error.strerror or error}")
         except asyncio.CancelledError:
             result = "cancelled"
-            await self._fail(name, version, live, "the build was cancelled")
+            await self._fail(name, version, life, "the build was cancelled")
             raise
         finally:
-            live.progress = None
-            live.settled.set()
+            life.progress = None
+            life.settled.set()
             self._on_build(name, result)
 
     def _taken(self, name: str, version: int, source: ArchiveSource | ImportSource) -> ArchiveSource | ImportSource:
@@ -277,8 +266,8 @@ class Catalog:
         source.path.rename(own)
         return ArchiveSource(own, source.filename)
 
-    async def _fail(self, name: str, version: int, live: _Live, reason: str) -> None:
-        live.state, live.reason = State.FAILED, reason
+    async def _fail(self, name: str, version: int, life: Life, reason: str) -> None:
+        life.state, life.reason = State.FAILED, reason
         if self._serving.get(name) is None and name in self._missing:
             self._missing[name] = reason
         _log.warning("version %d of model %r failed: %s", version, name, reason)
@@ -293,17 +282,17 @@ class Catalog:
         if serving is not None and serving.model.version == version:
             return
         artifact = self._store.artifact_dir(name, version)
-        live = self._live.setdefault((name, version), _Live(State.BUILT))
-        live.state, live.reason = State.LOADING, ""
-        live.settled.clear()
+        life = self._lives.setdefault((name, version), Life(State.BUILT))
+        life.state, life.reason = State.LOADING, ""
+        life.settled.clear()
         try:
-            await self._load(name, version, artifact, live)
+            await self._load(name, version, artifact, life)
         finally:
             # A build that has got here says itself when it is over.
-            if live.task is None or live.task.done():
-                live.settled.set()
+            if life.task is None or life.task.done():
+                life.settled.set()
 
-    async def _load(self, name: str, version: int, artifact: Path, live: _Live) -> None:
+    async def _load(self, name: str, version: int, artifact: Path, life: Life) -> None:
         serving = self._serving.get(name)
         spec = ModelSpec.model_validate(self._store.spec(name, version))
         loop = asyncio.get_running_loop()
@@ -319,10 +308,10 @@ class Catalog:
                 batch_limit=self._options.batch_limit,
             )
         except EngineError as error:
-            live.state, live.reason = State.UNLOADED, str(error)
+            life.state, life.reason = State.UNLOADED, str(error)
             raise
         except asyncio.CancelledError:
-            live.state = State.UNLOADED
+            life.state = State.UNLOADED
             raise
         # Once the disk may say that this version is the active one, it becomes that here too, cancelled or not.
         writing = loop.run_in_executor(None, self._store.activate, name, version)
@@ -335,11 +324,11 @@ class Catalog:
         try:
             writing.result()
         except RowwiseError:
-            live.state = State.UNLOADED
+            life.state = State.UNLOADED
             await self._host.unload(hosted)
             raise
         self._serving[name] = hosted
-        live.state = State.AVAILABLE
+        life.state = State.AVAILABLE
         self._missing.pop(name, None)
         _log.info("model %r: version %d serves", name, version)
         if serving is not None:
@@ -350,17 +339,17 @@ class Catalog:
         if cancelled is not None:
             raise cancelled
 
-    async def _retire(self, hosted: Hosted, live: _Live | None) -> None:
+    async def _retire(self, hosted: Hosted, life: Life | None) -> None:
         await self._host.unload(hosted)
         # It may have been activated again meanwhile, and then it is loaded a second time.
-        if live is not None and live.state is State.UNLOADING:
-            live.state = State.UNLOADED
+        if life is not None and life.state is State.UNLOADING:
+            life.state = State.UNLOADED
 
-    def _mark_unloading(self, hosted: Hosted) -> _Live | None:
-        live = self._live.get((hosted.model.name, hosted.model.version))
-        if live is not None and live.state is State.AVAILABLE:
-            live.state = State.UNLOADING
-        return live
+    def _mark_unloading(self, hosted: Hosted) -> Life | None:
+        life = self._lives.get((hosted.model.name, hosted.model.version))
+        if life is not None and life.state is State.AVAILABLE:
+            life.state = State.UNLOADING
+        return life
 
     async def _resume(self, name: str, version: int) -> None:
         """Load what was active when the server stopped."""
@@ -388,10 +377,7 @@ class Catalog:
         return next((record for record in versions if record.active), versions[-1])
 
     def _overlaid(self, record: VersionRecord) -> VersionRecord:
-        live = self._live.get((record.model, record.version))
-        if live is None:
-            return replace(record, state=State.UNLOADED) if record.state is State.BUILT else record
-        return replace(record, state=live.state, reason=live.reason or record.reason, progress=live.progress)
+        return as_lived(record, self._lives.get((record.model, record.version)))
 
     def _artifact_file(self, name: str, version: int | None, file: str) -> bytes:
         if version is None:
@@ -410,19 +396,3 @@ class Catalog:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a background task failed", exc_info=error)
-
-
-def _why_not(record: VersionRecord) -> str:
-    match record.state:
-        case State.BUILDING:
-            return "it is being built"
-        case State.LOADING:
-            return "it is being loaded"
-        case State.FAILED:
-            return f"its build failed: {record.reason}"
-        case State.UNLOADING | State.UNLOADED | State.BUILT:
-            return f"version {record.version} is not loaded; activate it" + (
-                f" ({record.reason})" if record.reason else ""
-            )
-        case State.AVAILABLE:
-            return "it is being switched; try again"
