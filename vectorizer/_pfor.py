@@ -21,10 +21,11 @@ Pinned: TensorFlow 2.21. ``tests/vectorizer/test_pfor_pin.py`` names what is rel
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 from tensorflow.core.framework.graph_debug_info_pb2 import GraphDebugInfo as DebugInfoProto
@@ -46,17 +47,21 @@ __all__ = [
     "OpKey",
     "SavedModelProto",
     "called_graph",
+    "constant_of",
     "convert_body",
     "convert_rows",
     "function_graph",
     "graph_by_name",
     "is_stateful",
+    "not_for_these",
     "op_key",
     "rows_of",
+    "same_op",
     "scratch_graph",
     "stacked",
     "stock_registry",
     "wrap",
+    "wrap_list",
 ]
 
 #: A converter: takes pfor's input object, returns wrapped tensors, one for each output of the op.
@@ -75,6 +80,19 @@ _CALLING_OPS = frozenset(
         "While",
     }
 )
+
+#: Ops that a list of ours may go into; the others would take its placeholder for the list.
+_LIST_OPS = _CALLING_OPS | {
+    "Identity",
+    "TensorListConcatV2",
+    "TensorListElementShape",
+    "TensorListGather",
+    "TensorListGetItem",
+    "TensorListLength",
+    "TensorListScatterIntoExistingList",
+    "TensorListSetItem",
+    "TensorListStack",
+}
 
 #: Identifies an op of a traced graph: TensorFlow may hand out several objects for one op.
 OpKey = tuple[int, str]
@@ -174,6 +192,8 @@ class _Registry(dict[str, Converter]):
             entry = _Conversion(op=pfor_input.op, graph=graph, stacked=stacked, first=graph.num_operations(), last=0)
             self._log.conversions.append(entry)
             try:
+                if pfor_input.op.type not in _LIST_OPS and any(map(list_content, pfor_input.inputs)):
+                    raise NotImplementedError(f"{pfor_input.op.type} has no batched form for a TensorArray")
                 if converter is None:
                     return _loop_over_rows(pfor_input, entry, "it has no converter")
                 try:
@@ -343,9 +363,53 @@ def wrap(tensor: tf.Tensor, *, stacked: bool) -> Any:
     return _stock.wrap(tensor, stacked)
 
 
+class _ListOfRows(_stock.WrappedTensor):  # type: ignore[misc]
+    """A tensor list that pfor hands from op to op: its content is ours, its tensor only stands in for it."""
+
+    content: Any
+
+
+#: The name of each graph's stand-in; nothing computes with it.
+_stand_ins: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+
+def wrap_list(content: Any) -> Any:
+    """Return a converter's result that is a tensor list of known content."""
+    graph = _ops.get_default_graph()
+    if graph not in _stand_ins:
+        with graph.control_dependencies(None):
+            handle = tf.raw_ops.EmptyTensorList(element_shape=[0], max_num_elements=0, element_dtype=tf.float32)
+        _stand_ins[graph] = handle.name
+    value = _ListOfRows(graph.get_tensor_by_name(_stand_ins[graph]), True, False)
+    value.content = content
+    return value
+
+
+def list_content(value: Any) -> Any:
+    """Return what ``wrap_list`` was given; None for any other wrapped tensor."""
+    return value.content if isinstance(value, _ListOfRows) else None
+
+
+def constant_of(tensor: Any) -> Any:
+    """Return a tensor's value as an array where it is known before the graph runs, else None."""
+    return _tensor_util.constant_value(tensor)
+
+
 def stacked(value: Any, pfor_input: Any) -> tf.Tensor:
     """Return a wrapped tensor's value for each row: itself, or repeated if all rows share it."""
     return value.t if value.is_stacked else _stock._stack(value.t, tf.reshape(_n_rows(pfor_input.pfor), [1])).t
+
+
+def not_for_these(reason: str) -> NoReturn:
+    """Say that a converter has no batched form for the operands at hand: the op is looped by permission, or refused."""
+    raise _stock.ConversionNotImplementedError(reason)
+
+
+def same_op(pfor_input: Any, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Return the outputs of the op that is being converted, with its own attributes, on other inputs."""
+    op = pfor_input.op
+    made = _stock._create_op(op.type, list(inputs), [output.dtype for output in op.outputs], attrs=op.node_def.attr)
+    return list(made.outputs)
 
 
 def is_stateful(op: Any) -> bool:
