@@ -17,7 +17,7 @@ import orjson
 
 from rowwise.errors import BadAnswer, WrongInputs
 
-__all__ = ["decode_json", "encode_json", "from_wire", "to_wire"]
+__all__ = ["decode_json", "encode_json", "from_wire", "shortest", "to_wire"]
 
 
 def to_wire(value: Any, *, where: str) -> Any:
@@ -52,6 +52,14 @@ def _array_to_wire(array: np.ndarray[Any, Any], *, where: str) -> Any:
     if array.ndim == 0:
         return array.item()
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+
+
+def shortest(value: np.ndarray[Any, Any] | np.generic) -> Any:
+    """Return numbers so that ``encode_json`` writes them in the shortest form of their own precision."""
+    if value.ndim:
+        return np.asarray(value)
+    # A scalar would be widened to 64 bits first, and print the digits that this adds.
+    return float(str(value)) if value.dtype.kind == "f" else value.item()
 
 
 def encode_json(value: Any) -> bytes:

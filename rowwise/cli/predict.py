@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from rowwise.cli.options import TimeoutS, Token, Url, Version, connected
-from rowwise.values import decode_json, encode_json, to_wire
+from rowwise.values import decode_json, encode_json, shortest, to_wire
 
 __all__ = ["predict"]
 
@@ -65,7 +65,7 @@ def predict(
     outputs = prediction if isinstance(prediction, dict) else {"": prediction}
     # Numbers as they are: in the shortest form of their own precision.
     plain = {
-        key: value if value.dtype.kind in "biuf" else to_wire(value, where=f"output {key!r}")
+        key: shortest(value) if value.dtype.kind in "biuf" else to_wire(value, where=f"output {key!r}")
         for key, value in outputs.items()
     }
     typer.echo(encode_json(plain if isinstance(prediction, dict) else plain[""]).decode())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from rowwise.errors import BadAnswer, WrongInputs
-from rowwise.values import decode_json, encode_json, from_wire, to_wire
+from rowwise.values import decode_json, encode_json, from_wire, shortest, to_wire
 
 _NUMBERS = [np.float16, np.float32, np.float64, np.int8, np.int32, np.int64, np.uint8, np.uint64, np.bool_]
 
@@ -90,3 +90,11 @@ def test_strings_come_as_text_and_b64_as_bytes():
     for wrong in (3, ["a", 3], {"b64": "?"}, {"b64": 3}):
         with pytest.raises(BadAnswer, match="announced strings"):
             from_wire(wrong, None, where="y")
+
+
+@pytest.mark.parametrize(
+    "value", [np.float32(2) ** 0.5, np.array([0.1, 1e-8], np.float32), np.int64(2**60), np.bool_(True)]
+)
+def test_numbers_print_in_the_shortest_form_of_their_own_precision(value: Any) -> None:
+    printed = encode_json(shortest(np.asarray(value)))
+    assert printed in (b"1.4142135", b"[0.1,1e-8]", b"1152921504606846976", b"true")
