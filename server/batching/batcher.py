@@ -250,6 +250,7 @@ class Batcher:
 
     def _start(self, decision: Dispatch[Group], now_s: float) -> None:
         group, bucket = decision.queue, decision.bucket
+        group.arrivals.update(now_s)
         n_before = group.n_rows
         spans = group.take(bucket, by_deadline=decision.by_deadline)
         n_rows = n_before - group.n_rows

@@ -1,17 +1,19 @@
 """What each bucket costs, and which bucket to run for a given number of waiting rows.
 
-With ``w`` rows waiting and nothing else arriving, running bucket ``b`` makes all ``w`` rows wait ``cost(b)``
-and leaves ``w - b``. The least total waiting is therefore
+With ``w`` rows waiting, running bucket ``b`` makes all ``w`` rows wait ``cost(b)`` and leaves ``w - b``. It also
+makes those wait who arrive before the queue is clear, ``v`` of them. The least total waiting is therefore
 
-    f(0) = 0,    f(w) = min over buckets b of  cost(b) * w + f(w - min(b, w))
+    f(0) = 0,    f(w) = min over buckets b of  cost(b) * (w + v) + f(w - min(b, w))
 
-and the minimizing ``b`` is the decision for ``w``. It weighs padding up (``b > w``), batching down (``b < w``,
-the rest goes next) and splitting against each other by what they cost, and it asks nothing of the costs: a
-bucket that is slower than a larger one is simply never chosen.
+and the minimizing ``b`` is the decision for ``w``. Without arrivals it spares the rows at hand; the more of them
+come, the more it is throughput that counts, since what is saved now is saved for all who follow. (Simulated: an LSTM
+at 95 % load waits 28 ms instead of 56, an MLP 250 us instead of 446; where arrivals don't matter, up to 5 % is lost.)
+It weighs padding up (``b > w``), batching down (``b < w``, the rest goes next) and splitting against each other by
+what they cost, and it asks nothing of the costs: a bucket that is slower than a larger one is simply never chosen.
 
-The table of decisions grows as larger ``w`` are asked for, up to ``_TABLE_SPAN`` times the largest bucket.
-Beyond it the answer is the bucket with the least cost per row: in a queue that long, throughput is what
-counts.
+There is a table of decisions for each power of two of ``v``, and each grows as larger ``w`` are asked for, up to
+``_TABLE_SPAN`` times the largest bucket. Beyond it the answer is the bucket with the least cost per row: in a queue
+that long, throughput is what counts.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ __all__ = ["CostTable"]
 #: Where the table ends, in largest buckets. Measured on the cost curves of an MLP, an LSTM and three made-up
 #: shapes, queues of up to 1,280 rows: total waiting is at most 0.75 % over the optimum with 8, 3.8 % with 4.
 _TABLE_SPAN = 8
+#: Fewer arrivals than this count as none.
+_FEWEST_ARRIVALS = 4.0
 
 
 class CostTable:
@@ -34,12 +38,10 @@ class CostTable:
     """
 
     __slots__ = (
-        "_bucket_for",
-        "_clear_s",
         "_costs",
         "_densest",
-        "_flow_s",
         "_table_rows",
+        "_tables",
         "buckets",
         "quickest_s",
         "row_s",
@@ -61,29 +63,30 @@ class CostTable:
         #: Seconds for each row when the bucket with the best throughput runs full.
         self.row_s, self._densest = min((cost_s / bucket, bucket) for bucket, cost_s in self._costs.items())
         self._table_rows = _TABLE_SPAN * self.buckets[-1]
-        #: Entry ``w`` of each: the bucket to run first, the total waiting f(w), and the time until all have run.
-        self._bucket_for = [0]
-        self._flow_s = [0.0]
-        self._clear_s = [0.0]
+        #: By the number of rows that arrive meanwhile: 0 or a power of two.
+        self._tables: dict[int, _Table] = {0: _Table(self._costs, 0)}
 
     def cost(self, bucket: int) -> float:
         """Return the seconds of one call of ``bucket``. Errors: KeyError if it is not one of ``buckets``."""
         return self._costs[bucket]
 
-    def best(self, n_waiting: int) -> int:
-        """Return the bucket to run now when ``n_waiting`` (at least 1) rows of the group wait."""
+    def best(self, n_waiting: int, n_arriving: float = 0.0) -> int:
+        """Return the bucket to run now when ``n_waiting`` (at least 1) rows of the group wait.
+
+        ``n_arriving``: rows that are expected to arrive before those have all run.
+        """
         if n_waiting > self._table_rows:
             return self._densest
-        if n_waiting >= len(self._bucket_for):
-            self._tabulate(n_waiting)
-        return self._bucket_for[n_waiting]
+        level = 0 if n_arriving < _FEWEST_ARRIVALS else 1 << round(math.log2(min(n_arriving, self._table_rows)))
+        table = self._tables.get(level)
+        if table is None:
+            table = self._tables[level] = _Table(self._costs, level)
+        return table.bucket_for(n_waiting)
 
     def clear_s(self, n_waiting: int) -> float:
         """Return the seconds until ``n_waiting`` rows have all run on one executor that does nothing else."""
         last = min(n_waiting, self._table_rows)
-        if last >= len(self._clear_s):
-            self._tabulate(last)
-        return self._clear_s[last] + (n_waiting - last) * self.row_s
+        return self._tables[0].clear_s(last) + (n_waiting - last) * self.row_s
 
     def best_within(self, n_waiting: int, budget_s: float) -> int | None:
         """Return the bucket with the least cost per row among those that take at most ``budget_s`` seconds.
@@ -98,13 +101,39 @@ class CostTable:
                 chosen, chosen_row_s = bucket, row_s
         return chosen
 
-    def _tabulate(self, last: int) -> None:
+
+class _Table:
+    """Decisions for one number of arriving rows. Entry ``w`` of each list is about ``w`` waiting rows."""
+
+    __slots__ = ("_bucket_for", "_clear_s", "_costs", "_flow_s", "_n_arriving")
+
+    def __init__(self, costs: Mapping[int, float], n_arriving: int) -> None:
+        self._costs = costs
+        self._n_arriving = n_arriving
+        #: The bucket to run first, the total waiting f(w), and the time until all have run.
+        self._bucket_for = [0]
+        self._flow_s = [0.0]
+        self._clear_s = [0.0]
+
+    def bucket_for(self, n_waiting: int) -> int:
+        """Return the bucket to run first."""
+        if n_waiting >= len(self._bucket_for):
+            self._extend(n_waiting)
+        return self._bucket_for[n_waiting]
+
+    def clear_s(self, n_waiting: int) -> float:
+        """Return the seconds until all have run."""
+        if n_waiting >= len(self._clear_s):
+            self._extend(n_waiting)
+        return self._clear_s[n_waiting]
+
+    def _extend(self, last: int) -> None:
         """Fill the table up to entry ``last``. Equal waiting goes to the smaller bucket, which pads less."""
-        costs = self._costs
+        costs, n_arriving = self._costs, self._n_arriving
         buckets, flows, clears = self._bucket_for, self._flow_s, self._clear_s
         for rows in range(len(buckets), last + 1):
             flow_s, bucket = min(
-                (cost_s * rows + (flows[rows - bucket] if bucket < rows else 0.0), bucket)
+                (cost_s * (rows + n_arriving) + (flows[rows - bucket] if bucket < rows else 0.0), bucket)
                 for bucket, cost_s in costs.items()
             )
             buckets.append(bucket)

@@ -12,7 +12,8 @@ answer is a value, a pure function of the arguments: no clock, no randomness, no
 
 2. *Oldest first.* The queue whose head arrived first is served, and a batch takes the rows of its queue in
    order of arrival. Whatever came earlier is at the head sooner, so no queue starves, however many there are.
-   The bucket is the one that makes the waiting rows of that queue wait least in total (``CostTable.best``).
+   The bucket is the one that makes the waiting rows of that queue, and those that will have arrived before it is
+   clear, wait least in total (``CostTable.best``).
 
 3. *Earliest deadline first, once deadlines are in danger.* If the time to clear everything that waits ends
    before the nearest deadline, any order meets all deadlines and rule 2 stands. Otherwise the queue with the
@@ -26,7 +27,7 @@ answer is a value, a pure function of the arguments: no clock, no randomness, no
    weigh less, the late rows are given up (the batcher answers them with an error, unexecuted) and the best
    bucket runs with the others.
 
-A queue is seen through five facts (``Waiting``), and a decision looks at each queue once. With one model under
+A queue is seen through six facts (``Waiting``), and a decision looks at each queue once. With one model under
 ordinary load that is one table look-up.
 
 The batcher keeps one precondition: rows that even the quickest bucket can't finish in time were taken out
@@ -64,6 +65,10 @@ class Waiting(Protocol):
     @property
     def due_s(self) -> float:
         """The nearest deadline of a waiting item; infinity if none has one."""
+
+    @property
+    def arrival_rows_s(self) -> float:
+        """Rows a second that have come in lately."""
 
     def rows_due_before(self, limit_s: float) -> int:
         """Count the waiting rows whose deadline is before ``limit_s``. Asked only when a deadline is in danger."""
@@ -158,7 +163,8 @@ def plan(
     if oldest is None or urgent is None:
         return _IDLE
     if now_s + margin * clear_s <= due_s:
-        return Dispatch(oldest, oldest.costs.best(oldest.n_rows), Reason.OLDEST)
+        n_arriving = oldest.arrival_rows_s * clear_s
+        return Dispatch(oldest, oldest.costs.best(oldest.n_rows, n_arriving), Reason.OLDEST)
     return _nearest_deadline(urgent, margin, now_s)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Hashable
 from heapq import heapify, heappop, heappush
 from itertools import count
 
+from server.batching.arrivals import ArrivalRate
 from server.batching.costs import CostTable
 from server.batching.items import Item, Span
 
@@ -50,6 +51,7 @@ class Group:
         "_items",
         "_latest_due_s",
         "_sequence",
+        "arrivals",
         "costs",
         "due_s",
         "is_closed",
@@ -77,6 +79,8 @@ class Group:
         self.due_s = math.inf
         #: Batches that run; written by the batcher, as is is_closed.
         self.n_running = 0
+        #: How many rows a second come in; brought up to date by the batcher.
+        self.arrivals = ArrivalRate()
         #: True: nothing more is admitted.
         self.is_closed = False
         #: Every waiting item, by arrival; entries whose ``next_row`` is ``n_rows`` are to be skipped, except that
@@ -109,6 +113,12 @@ class Group:
             self.due_s = due_s
         self.n_items += 1
         self.n_rows += item.n_rows
+        self.arrivals.count(item.n_rows)
+
+    @property
+    def arrival_rows_s(self) -> float:
+        """Rows a second that have come in lately."""
+        return self.arrivals.rows_s
 
     def take(self, max_rows: int, *, by_deadline: bool) -> list[Span]:
         """Take up to ``max_rows`` waiting rows, by arrival or by deadline; the last item may be split."""

@@ -94,3 +94,19 @@ def test_the_table_knows_its_quickest_and_its_densest_bucket() -> None:
 def test_costs_that_make_no_sense_are_refused(costs: dict[int, float]) -> None:
     with pytest.raises(ValueError, match=r"bucket|cost"):
         CostTable(costs)
+
+
+@given(st.integers(1, 200), st.floats(0, 500))
+def test_with_arrivals_the_choice_waits_least_for_all(n_rows: int, n_arriving: float) -> None:
+    costs = {1: 83.0, 2: 99.0, 8: 109.0, 16: 127.0, 64: 346.0}
+    level = 0 if n_arriving < 4 else 2 ** round(math.log2(min(n_arriving, 512)))
+
+    def waiting(rows: int) -> float:
+        flows = [0.0]
+        for left in range(1, rows + 1):
+            flows.append(min(cost * (left + level) + flows[max(0, left - bucket)] for bucket, cost in costs.items()))
+        return flows[rows]
+
+    bucket = CostTable(costs).best(n_rows, n_arriving)
+    chosen = costs[bucket] * (n_rows + level) + waiting(max(0, n_rows - bucket))
+    assert chosen == pytest.approx(waiting(n_rows))

@@ -21,6 +21,7 @@ class StillQueue:
 
     rows: tuple[tuple[float, float], ...]
     costs: CostTable = field(default=SMALL)
+    arrival_rows_s: float = 0.0
 
     @property
     def n_rows(self) -> int:
@@ -54,6 +55,14 @@ def test_nothing_waits_so_there_is_nothing_to_do() -> None:
 def test_one_row_and_a_free_executor_waits_for_nobody() -> None:
     queue = waiting(1)
     assert decide(queue) == Dispatch(queue, 1, Reason.OLDEST)
+
+
+def test_rows_that_are_about_to_arrive_make_throughput_count() -> None:
+    costs = CostTable({1: 83.0, 16: 127.0, 64: 346.0})
+    calm = StillQueue(((99.0, math.inf),) * 64, costs)
+    busy = StillQueue(((99.0, math.inf),) * 64, costs, arrival_rows_s=0.2)
+    assert decide(calm) == Dispatch(calm, 16, Reason.OLDEST)
+    assert decide(busy) == Dispatch(busy, 64, Reason.OLDEST)
 
 
 def test_without_a_free_executor_it_waits_until_the_first_row_would_be_too_late() -> None:
