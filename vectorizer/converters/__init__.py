@@ -6,7 +6,22 @@
 from __future__ import annotations
 
 from vectorizer._pfor import Converter
-from vectorizer.converters import bias, branches, gather, loops, matmul, shapes
+from vectorizer.converters import (
+    bias,
+    branches,
+    counting,
+    elementwise,
+    gather,
+    indexing,
+    linear_algebra,
+    loops,
+    matmul,
+    scatter,
+    segments,
+    sequences,
+    shapes,
+    slicing,
+)
 
 __all__ = ["converters"]
 
@@ -16,8 +31,16 @@ def converters() -> dict[str, Converter]:
     return {
         **bias.CONVERTERS,
         **branches.CONVERTERS,
+        **counting.CONVERTERS,
+        **elementwise.CONVERTERS,
         **gather.CONVERTERS,
+        **indexing.CONVERTERS,
+        **linear_algebra.CONVERTERS,
         **loops.CONVERTERS,
         **matmul.CONVERTERS,
+        **scatter.CONVERTERS,
+        **segments.CONVERTERS,
+        **sequences.CONVERTERS,
         **shapes.CONVERTERS,
+        **slicing.CONVERTERS,
     }

@@ -1,0 +1,61 @@
+"""Counting and ranking: Bincount, DenseBincount, InTopK, NthElement, TopK.
+
+The kernels take rows of their own: of histograms, of predictions. What must be the same for all rows is
+what makes the size of the result: the number of bins, ``k``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from vectorizer._pfor import Converter, not_for_these, same_op, stacked, wrap
+from vectorizer.converters.folding import batch_folding, reshape_to, sizes, unfolded
+
+__all__ = ["CONVERTERS"]
+
+
+def _bincount(pfor_input: Any) -> Any:
+    values, size, weights = pfor_input.inputs
+    op = pfor_input.op
+    if size.is_stacked:
+        not_for_these(
+            "the number of bins, and so the size of the result, differs from row to row; give minlength and "
+            "maxlength the same constant"
+        )
+    shape, weights_shape = op.inputs[0].shape, op.inputs[2].shape
+    if not shape.is_fully_defined() or not weights_shape.is_fully_defined():
+        not_for_these(f"values of shape {shape} and weights of shape {weights_shape} have no known size")
+    own = stacked(values, pfor_input)
+    rows = sizes(own)[0]
+    # One histogram for each row of a matrix; Bincount counts all its values into one.
+    keeps_matrix = op.type == "DenseBincount" and shape.rank == 2
+    matrix = [rows * shape[0], shape[1]] if keeps_matrix else [rows, shape.num_elements()]
+    is_weighted = weights_shape.num_elements() > 0
+    given = reshape_to(stacked(weights, pfor_input), matrix) if is_weighted else tf.zeros([0], weights.t.dtype)
+    counts = tf.raw_ops.DenseBincount(
+        input=reshape_to(own, matrix),
+        size=size.t,
+        weights=given,
+        binary_output=op.type == "DenseBincount" and op.get_attr("binary_output"),
+    )
+    return wrap(unfolded(counts, rows) if keeps_matrix else counts, stacked=True)
+
+
+def _last_dimension(pfor_input: Any) -> Any:
+    if pfor_input.num_inputs == 2 and pfor_input.input(1).is_stacked:
+        not_for_these(f"{pfor_input.op_type} can't have another number of elements in each row")
+    outputs = same_op(pfor_input, [pfor_input.stacked_input(0), *(value.t for value in pfor_input.inputs[1:])])
+    return [wrap(output, stacked=True) for output in outputs]
+
+
+CONVERTERS: dict[str, Converter] = {
+    "Bincount": _bincount,
+    "DenseBincount": _bincount,
+    "InTopK": batch_folding({0, 1}),
+    "InTopKV2": batch_folding({0, 1}),
+    "NthElement": _last_dimension,
+    "TopK": _last_dimension,
+    "TopKV2": _last_dimension,
+}

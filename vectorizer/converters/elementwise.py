@@ -1,0 +1,93 @@
+"""Functions of single elements that pfor has no converter for, with Bitcast, EuclideanNorm, Range and audio features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from vectorizer._pfor import Converter, not_for_these, same_op, wrap
+from vectorizer.converters.folding import batch_folding, sizes, unfolded
+from vectorizer.converters.stacking import spread
+
+__all__ = ["CONVERTERS"]
+
+
+def _one_operand(pfor_input: Any) -> Any:
+    """Apply to every element of the first operand; the others are parameters that all rows share."""
+    for position, value in enumerate(pfor_input.inputs[1:], start=1):
+        if value.is_stacked:
+            not_for_these(f"operand {position} is a parameter of the whole tensor and differs from row to row")
+    outputs = same_op(pfor_input, [pfor_input.stacked_input(0), *(value.t for value in pfor_input.inputs[1:])])
+    return [wrap(output, stacked=True) for output in outputs]
+
+
+def _broadcast(pfor_input: Any) -> Any:
+    """Apply to elements of operands that broadcast: a stacked one gets as many dimensions as the others have."""
+    ranks = [given.shape.rank for given in pfor_input.op.inputs]
+    if None in ranks:
+        not_for_these("the number of dimensions is not known")
+    operands = [
+        spread(value, rank=rank, to_rank=max(ranks)) for value, rank in zip(pfor_input.inputs, ranks, strict=True)
+    ]
+    if pfor_input.op_type not in _BROADCASTING_KERNELS:
+        # The kernel wants equal shapes.
+        shape = operands[0].shape
+        for operand in operands[1:]:
+            shape = tf.broadcast_static_shape(shape, operand.shape)
+        if not shape.is_fully_defined():
+            not_for_these(f"the shape {shape} is not known")
+        operands = [tf.broadcast_to(operand, shape) for operand in operands]
+    return wrap(same_op(pfor_input, operands)[0], stacked=True)
+
+
+_BROADCASTING_KERNELS = frozenset({"NextAfter", "RandomGammaGrad"})
+
+
+def _euclidean_norm(pfor_input: Any) -> Any:
+    value = pfor_input.stacked_input(0)
+    axes = tf.get_static_value(pfor_input.op.inputs[1])
+    rank = pfor_input.op.inputs[0].shape.rank
+    if axes is None or rank is None:
+        not_for_these("the axes are not constants")
+    moved = tf.constant([int(axis) % rank + 1 for axis in axes.reshape([-1])], tf.int32)
+    keep = pfor_input.get_attr("keep_dims")
+    return wrap(tf.raw_ops.EuclideanNorm(input=value, axis=moved, keep_dims=keep), stacked=True)
+
+
+def _range(_pfor_input: Any) -> Any:
+    not_for_these(
+        "its length may differ from row to row; make the largest range, which all rows share, and mask it, or add the "
+        "start of each row to tf.range of a constant"
+    )
+
+
+def _spectrogram(pfor_input: Any) -> Any:
+    """Shapes: [rows, samples, channels] -> [rows, channels, windows, frequencies]. Channels are independent."""
+    audio = pfor_input.stacked_input(0)
+    samples, channels = pfor_input.op.inputs[0].shape
+    if samples is None or channels is None:
+        not_for_these("the number of samples and channels is not known")
+    side_by_side = tf.reshape(tf.transpose(audio, [1, 0, 2]), [samples, -1])
+    return wrap(unfolded(same_op(pfor_input, [side_by_side])[0], sizes(audio)[0]), stacked=True)
+
+
+CONVERTERS: dict[str, Converter] = {
+    "AudioSpectrogram": _spectrogram,
+    "Betainc": _broadcast,
+    "Bitcast": _one_operand,
+    "DataFormatDimMap": _one_operand,
+    "EuclideanNorm": _euclidean_norm,
+    "FakeQuantWithMinMaxArgs": _one_operand,
+    "FakeQuantWithMinMaxArgsGradient": _broadcast,
+    "FakeQuantWithMinMaxVars": _one_operand,
+    "FakeQuantWithMinMaxVarsPerChannel": _one_operand,
+    "InvGrad": _broadcast,
+    "Mfcc": batch_folding({0}),
+    "NextAfter": _broadcast,
+    "PopulationCount": _one_operand,
+    "PreventGradient": _one_operand,
+    "RandomGammaGrad": _broadcast,
+    "Range": _range,
+    "Snapshot": _one_operand,
+}

@@ -1,0 +1,268 @@
+"""Slices that begin elsewhere in each row: StridedSlice (``x[i]``, ``x[i : i + 3]``) and Slice.
+
+pfor loops over the rows or fails. What all rows agree on is sliced first, once; each dimension in which they differ
+becomes a gather. Rows are one tensor, so that a slice must have the same size in each of them: ``tf.slice`` says its
+size, and for ``x[i : i + 3]`` it is found by comparing how the two ends were computed. Where an index is out of
+range, or the slice of a row is shorter because TensorFlow cuts it at the end of ``x``, the row fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from vectorizer._pfor import Converter, is_stateful, not_for_these, stock_registry, wrap
+
+__all__ = ["CONVERTERS"]
+
+_SAME_VALUE = frozenset({"Identity", "StopGradient"})
+#: How deep two expressions are compared.
+_DEPTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Moving:
+    """A dimension in which the slices of the rows begin at different places."""
+
+    dim: int
+    #: Row by row [rows] or shared []: where the slice begins and, unless ``count`` is certain, ends.
+    begin: tf.Tensor
+    end: tf.Tensor | None
+    stride: int
+    count: int
+
+
+def _strided_slice(pfor_input: Any) -> Any:
+    op = pfor_input.op
+    value, begin, end, strides = pfor_input.inputs
+    if not begin.is_stacked and not end.is_stacked and not strides.is_stacked:
+        return stock_registry()["StridedSlice"](pfor_input)
+    if strides.is_stacked:
+        not_for_these("the stride, and so the size of the slice, differs from row to row")
+    rank, n_entries = op.inputs[0].shape.rank, op.inputs[1].shape[0]
+    if rank is None or n_entries is None:
+        not_for_these("the number of dimensions is not known")
+    begins, ends, steps = (_entries(op.inputs[index]) for index in (1, 2, 3))
+
+    fixed: list[slice] = []
+    moving: list[_Moving] = []
+    shrunk: list[int] = []
+    new: list[int] = []
+    n_out = 0
+    for entry in _placed(op, rank, n_entries):
+        if entry is None or entry == "new":
+            if entry == "new":
+                new.append(n_out)
+            else:
+                fixed.append(slice(None))
+            n_out += 1
+            continue
+        dim = len(fixed)
+        step = steps[entry]
+        if step is None:
+            not_for_these("the stride is not a constant")
+        has_begin = not _bit(op, "begin_mask", entry)
+        has_end = not _bit(op, "end_mask", entry)
+        first, last = begins[entry], ends[entry]
+        fixed.append(slice(None))
+        if _bit(op, "shrink_axis_mask", entry):
+            shrunk.append(dim)
+            if first is None:
+                moving.append(_Moving(dim=dim, begin=begin.t[..., entry], end=None, stride=1, count=1))
+            else:
+                fixed[dim] = slice(first, None if first == -1 else first + 1)
+            continue
+        n_out += 1
+        if (first is not None or not has_begin) and (last is not None or not has_end):
+            fixed[dim] = slice(first if has_begin else None, last if has_end else None, step)
+            continue
+        span = _difference(op.inputs[2], op.inputs[1], entry) if has_begin and has_end else None
+        count = 0 if span is None else -(-span // step)
+        if count <= 0:
+            not_for_these(
+                "the size of the slice may differ from row to row; begin and end must be a constant apart, as in "
+                "x[i : i + 3], or use tf.slice with a constant size"
+            )
+        moving.append(_Moving(dim=dim, begin=begin.t[..., entry], end=end.t[..., entry], stride=step, count=count))
+    result, is_stacked = _sliced(value, fixed, moving)
+    if shrunk:
+        result = tf.squeeze(result, [dim + is_stacked for dim in shrunk])
+    for dim in new:
+        result = tf.expand_dims(result, dim + is_stacked)
+    return wrap(result, stacked=is_stacked)
+
+
+def _slice(pfor_input: Any) -> Any:
+    op = pfor_input.op
+    value, begin, size = pfor_input.inputs
+    if not begin.is_stacked and not size.is_stacked:
+        return stock_registry()["Slice"](pfor_input)
+    if size.is_stacked:
+        not_for_these("the size of the slice differs from row to row")
+    rank = op.inputs[0].shape.rank
+    if rank is None:
+        not_for_these("the number of dimensions is not known")
+    begins, counts = _entries(op.inputs[1]), _entries(op.inputs[2])
+    fixed: list[slice] = []
+    moving: list[_Moving] = []
+    for dim in range(rank):
+        first, count = begins[dim], counts[dim]
+        if count is None:
+            not_for_these("the size of the slice is not a constant")
+        fixed.append(slice(None))
+        if first is not None:
+            _check_fixed(op, dim, first, count)
+            fixed[dim] = slice(first, None if count == -1 else first + count)
+        elif count <= 0:
+            not_for_these("a slice up to the end (or of size 0) that begins elsewhere in each row")
+        else:
+            moving.append(_Moving(dim=dim, begin=begin.t[..., dim], end=None, stride=1, count=count))
+    result, is_stacked = _sliced(value, fixed, moving, negative_from_end=False)
+    return wrap(result, stacked=is_stacked)
+
+
+def _check_fixed(op: Any, dim: int, first: int, count: int) -> None:
+    """tf.slice refuses what Python's slices cut short."""
+    size = op.inputs[0].shape[dim]
+    if size is None or first < 0 or first + max(count, 0) > size:
+        not_for_these(f"the size of dimension {dim} is not known to hold the slice")
+
+
+def _entries(vector: tf.Tensor) -> list[int | None]:
+    """Return the entries of a vector of the function that are constants."""
+    known = tf.get_static_value(vector, partial=True)
+    if known is None:
+        return [None] * (vector.shape[0] or 0)
+    return [None if one is None else int(one) for one in np.asarray(known, object)]
+
+
+def _bit(op: Any, mask: str, entry: int) -> bool:
+    return bool(op.get_attr(mask) >> entry & 1)
+
+
+def _placed(op: Any, rank: int, n_entries: int) -> list[Any]:
+    """Return what each dimension comes from: an entry's number, None for all of it, or ``new``."""
+    kinds: list[Any] = []
+    for entry in range(n_entries):
+        if _bit(op, "ellipsis_mask", entry):
+            kinds.append(...)
+        elif _bit(op, "new_axis_mask", entry):
+            kinds.append("new")
+        else:
+            kinds.append(entry)
+    if ... not in kinds:
+        kinds.append(...)
+    whole = rank - sum(isinstance(kind, int) for kind in kinds)
+    place = kinds.index(...)
+    return [*kinds[:place], *[None] * whole, *kinds[place + 1 :]]
+
+
+def _sliced(
+    value: Any, fixed: list[slice], moving: list[_Moving], *, negative_from_end: bool = True
+) -> tuple[tf.Tensor, bool]:
+    """Slice without dropping dimensions, and say whether the result is stacked."""
+    result, is_stacked = value.t, value.is_stacked
+    if any(part != slice(None) for part in fixed):
+        result = result[(slice(None), *fixed)] if is_stacked else result[tuple(fixed)]
+    for part in moving:
+        axis = part.dim + is_stacked
+        known = result.shape[axis]
+        size = tf.shape(result, tf.int64)[axis] if known is None else tf.constant(known, tf.int64)
+        places = _places(part, size, negative_from_end=negative_from_end)
+        if is_stacked:
+            if places.shape.rank == 1:
+                result = tf.gather(result, places, axis=axis)
+                continue
+            result = tf.gather(result, places, axis=axis, batch_dims=1)
+        else:
+            result = tf.gather(result, places, axis=axis)
+            if places.shape.rank == 2:
+                result = tf.transpose(result, [axis, *range(axis), *range(axis + 1, result.shape.rank)])
+                is_stacked = True
+    return result, is_stacked
+
+
+def _places(part: _Moving, size: tf.Tensor, *, negative_from_end: bool) -> tf.Tensor:
+    """Return the index of each element, one out of range if the row's slice is not as long as the others.
+
+    Shapes: [rows, count], or [count] if the rows agree after all.
+    """
+    first = tf.cast(part.begin, tf.int64)
+    if negative_from_end:
+        first = tf.where(first < 0, first + size, first)
+    if part.end is not None:
+        last = tf.cast(part.end, tf.int64)
+        last = tf.where(last < 0, last + size, last)
+        low, high = (tf.constant(0, tf.int64), size) if part.stride > 0 else (tf.constant(-1, tf.int64), size - 1)
+        first, last = tf.clip_by_value(first, low, high), tf.clip_by_value(last, low, high)
+        count = -tf.math.floordiv(first - last, part.stride)
+        first = tf.where(tf.equal(count, part.count), first, size)
+    steps = tf.range(part.count, dtype=tf.int64) * part.stride
+    if part.stride < 0 and part.end is not None:
+        # Counting down from beyond the end would come back into range.
+        return tf.where(first[..., tf.newaxis] >= size, size, first[..., tf.newaxis] + steps)
+    return first[..., tf.newaxis] + steps
+
+
+def _difference(minuend: tf.Tensor, subtrahend: tf.Tensor, entry: int) -> int | None:
+    """Return ``minuend[entry] - subtrahend[entry]`` of the function if it is the same for every example."""
+    (a, a_entry), a_offset = _linear(minuend, entry)
+    (b, b_entry), b_offset = _linear(subtrahend, entry)
+    if a_entry == b_entry and _is_same(a, b, _DEPTH):
+        return a_offset - b_offset
+    return None
+
+
+def _linear(tensor: tf.Tensor, entry: int | None) -> tuple[tuple[tf.Tensor, int | None], int]:
+    """Take the constants off a sum: what remains (and which entry of it, if it is a vector), and their total."""
+    offset = 0
+    while True:
+        op = tensor.op
+        if op.type == "Pack" and entry is not None and op.inputs[0].shape.rank == 0:
+            tensor, entry = op.inputs[entry], None
+        elif op.type in _SAME_VALUE:
+            tensor = op.inputs[0]
+        elif op.type in ("Add", "AddV2", "Sub"):
+            found = _taken_off(op, entry)
+            if found is None:
+                return (tensor, entry), offset
+            tensor, constant = found
+            offset += constant
+        else:
+            return (tensor, entry), offset
+
+
+def _taken_off(op: Any, entry: int | None) -> tuple[tf.Tensor, int] | None:
+    a, b = op.inputs
+    for term, other, sign in ((b, a, -1 if op.type == "Sub" else 1), (a, b, 1)):
+        if op.type == "Sub" and term is a:
+            continue
+        known = tf.get_static_value(term)
+        if known is None or other.shape.rank != op.outputs[0].shape.rank:
+            continue
+        values = np.asarray(known)
+        return other, sign * int(values if values.ndim == 0 else values[entry if values.size > 1 else 0])
+    return None
+
+
+def _is_same(a: tf.Tensor, b: tf.Tensor, depth: int) -> bool:
+    """Compare two tensors of the function by how they are computed."""
+    if a is b or (a.op.name == b.op.name and a.graph is b.graph and a.value_index == b.value_index):
+        return True
+    ops = (a.op, b.op)
+    if (
+        depth == 0
+        or ops[0].type != ops[1].type
+        or a.value_index != b.value_index
+        or any(is_stateful(op) or op.type == "Placeholder" for op in ops)
+        or len(ops[0].inputs) != len(ops[1].inputs)
+        or dict(ops[0].node_def.attr) != dict(ops[1].node_def.attr)
+    ):
+        return False
+    return all(_is_same(x, y, depth - 1) for x, y in zip(ops[0].inputs, ops[1].inputs, strict=True))
+
+
+CONVERTERS: dict[str, Converter] = {"Slice": _slice, "StridedSlice": _strided_slice}
