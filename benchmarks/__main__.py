@@ -14,7 +14,12 @@ def main() -> int:
     options = parser.parse_args()
     commands = [["benchmarks.vectorizer", "--device", options.device]]
     if options.device == "cpu":
-        commands = [["benchmarks.core_overhead"], ["benchmarks.vectorized_mlp"], *commands]
+        commands = [
+            ["benchmarks.core_overhead"],
+            ["benchmarks.planner_arrivals"],
+            ["benchmarks.vectorized_mlp"],
+            *commands,
+        ]
     failed = 0
     for command in commands:
         print(f"\n== {command[0]}", flush=True)
