@@ -53,6 +53,7 @@ __all__ = [
     "function_graph",
     "graph_by_name",
     "is_stateful",
+    "list_content",
     "not_for_these",
     "op_key",
     "rows_of",

@@ -14,6 +14,7 @@ A predicate that is the same for all rows stays a real branch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
@@ -23,14 +24,18 @@ from vectorizer._pfor import (
     called_graph,
     convert_body,
     graph_by_name,
+    list_content,
     rows_of,
     scratch_graph,
     stacked,
     stock_registry,
     wrap,
+    wrap_list,
 )
+from vectorizer.converters.lists import Content, as_list, listed
+from vectorizer.converters.masks import masked
 from vectorizer.converters.raising import can_raise
-from vectorizer.converters.rows import borrowed, rows_where
+from vectorizer.converters.rows import borrowed, elements_where, rows_where
 
 __all__ = ["CONVERTERS"]
 
@@ -84,74 +89,148 @@ def _case(pfor_input: Any) -> Any:
 
 def _choose(pfor_input: Any, choice: Any, branches: Sequence[Any]) -> list[Any] | None:
     """Convert a choice between branches; None if their results can't be chosen between row by row."""
-    inputs = pfor_input.inputs[1:]
+    inputs = [_unmasked(listed(value)) for value in pfor_input.inputs[1:]]
     if not all(_is_choosable(output) for branch in branches for output in branch.outputs):
         return None
-    if choice.is_stacked:
-        return _chosen_by_row(pfor_input, choice.t, branches, inputs)
-    are_stacked = [False] * len(pfor_input.outputs)
+    made = []
+    conversions = []
     for branch in branches:
-        made, _ = _tried(pfor_input, branch, inputs)
-        are_stacked = [was or value for was, value in zip(are_stacked, made, strict=True)]
+        tried, converted = _tried(pfor_input, branch, inputs)
+        made.append(tried)
+        conversions.append(converted)
+    forms = [_form(pfor_input, [tried[index] for tried in made]) for index in range(len(pfor_input.outputs))]
+    if choice.is_stacked:
+        results: list[tf.Tensor] | None = None
+        for number, branch in enumerate(branches):
+            takes = tf.equal(choice.t, number)
+            new = _run_branch(pfor_input, branch, inputs, takes, forms, conversions[number])
+            results = (
+                new
+                if results is None
+                else [form.chosen(takes, *pair) for form, *pair in zip(forms, new, results, strict=True)]
+            )
+        assert results is not None, "a choice has branches"
+        return [form.wrapped(result, is_stacked=True) for form, result in zip(forms, results, strict=True)]
 
     def run(branch: Any) -> list[tf.Tensor]:
-        return [
-            stacked(value, pfor_input) if wanted else value.t
-            for value, wanted in zip(convert_body(pfor_input, branch, inputs), are_stacked, strict=True)
-        ]
+        converted = convert_body(pfor_input, branch, inputs)
+        return [form.flat(value, is_stacked=form.is_stacked) for form, value in zip(forms, converted, strict=True)]
 
     outputs = tf.switch_case(choice.t, [lambda branch=branch: run(branch) for branch in branches])
     return [
-        wrap(output, stacked=wanted) for output, wanted in zip(_listed(outputs, are_stacked), are_stacked, strict=True)
+        form.wrapped(output, is_stacked=form.is_stacked)
+        for form, output in zip(forms, _listed(outputs, forms), strict=True)
     ]
 
 
-def _chosen_by_row(pfor_input: Any, choice: tf.Tensor, branches: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    results: list[tf.Tensor] | None = None
-    for number, branch in enumerate(branches):
-        takes = tf.equal(choice, number)
-        made = _run_branch(pfor_input, branch, inputs, takes)
-        results = (
-            made if results is None else [rows_where(takes, new, old) for new, old in zip(made, results, strict=True)]
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What the branches make of one output: a tensor, or a list of known elements for each row."""
+
+    pfor_input: Any
+    rows: int
+    is_stacked: bool
+    content: Content | None
+
+    def flat(self, value: Any, *, is_stacked: bool) -> tf.Tensor:
+        """Return a branch's result as a tensor."""
+        if self.content is None:
+            return stacked(value, self.pfor_input) if is_stacked else value.t
+        content = as_list(value)
+        assert content is not None, "it was one when it was tried"
+        return content.of_rows(self.rows, self.content.element).dense
+
+    def wrapped(self, tensor: tf.Tensor, *, is_stacked: bool) -> Any:
+        """Return the choice as a converter's result."""
+        return wrap(tensor, stacked=is_stacked) if self.content is None else wrap_list(self.content.with_dense(tensor))
+
+    def chosen(self, mask: tf.Tensor, yes: tf.Tensor, no: tf.Tensor) -> tf.Tensor:
+        """Return each row's own result."""
+        return rows_where(mask, yes, no) if self.content is None else elements_where(mask, yes, no)
+
+    def nothing(self, output: Any) -> tf.Tensor:
+        """Return what stands for the result of a branch that no row takes."""
+        if self.content is None:
+            return tf.zeros([self.rows, *output.shape.as_list()], output.dtype)
+        assert self.content.element is not None, "a form has elements"
+        return tf.zeros([self.content.n, self.rows, *self.content.element], self.content.dtype)
+
+
+def _form(pfor_input: Any, made: Sequence[Any]) -> _Form:
+    rows = rows_of(pfor_input)
+    if made[0].t.dtype != tf.variant:
+        return _Form(pfor_input, rows, any(value.is_stacked for value in made), None)
+    contents = [as_list(value) for value in made]
+    known = [content for content in contents if content is not None]
+    elements = {content.element for content in known if content.element is not None}
+    if len(known) < len(made) or len({content.n for content in known}) > 1 or len(elements) != 1:
+        raise NotImplementedError(
+            "branches leave a TensorArray with different lengths or elements: give it its largest size and its "
+            "element_shape, tf.TensorArray(dtype, size=n, element_shape=shape)"
         )
-    assert results is not None, "a choice has branches"
-    return [wrap(result, stacked=True) for result in results]
+    return _Form(pfor_input, rows, True, Content(known[0].n, known[0].dtype, elements.pop()))
 
 
-def _run_branch(pfor_input: Any, branch: Any, inputs: Sequence[Any], takes: tf.Tensor) -> list[tf.Tensor]:
+def _unmasked(value: Any) -> Any:
+    """Return a list as one that belongs to no loop: what a branch makes of it is chosen from as a whole."""
+    content = list_content(value)
+    return value if content is None else wrap_list(replace(content, origin=None, is_bounded=False))
+
+
+def _run_branch(
+    pfor_input: Any,
+    branch: Any,
+    inputs: Sequence[Any],
+    takes: tf.Tensor,
+    forms: Sequence[_Form],
+    conversions: Sequence[Any],
+) -> list[tf.Tensor]:
     """Run one branch for the rows that take it; the results of others mean nothing."""
-    _, conversions = _tried(pfor_input, branch, inputs)
-    may_fail = can_raise(conversions)
+    may_fail = can_raise(conversions, in_branch=True)
 
     def run() -> list[tf.Tensor]:
         given = inputs
         if may_fail:
             lender = borrowed(takes)
-            given = [wrap(tf.gather(value.t, lender), stacked=True) if value.is_stacked else value for value in inputs]
-        return [stacked(value, pfor_input) for value in convert_body(pfor_input, branch, given)]
+            given = [_lent(value, lender) for value in inputs]
+        with masked(takes):
+            made = convert_body(pfor_input, branch, given)
+            return [form.flat(value, is_stacked=True) for form, value in zip(forms, made, strict=True)]
 
     is_cheap = len(conversions) <= _CHEAP_OPS and not any(entry.op.type in _COSTLY for entry in conversions)
     if is_cheap and not may_fail:
         return run()
-    rows = rows_of(pfor_input)
 
     def skip() -> list[tf.Tensor]:
-        return [tf.zeros([rows, *output.shape.as_list()], output.dtype) for output in branch.outputs]
+        return [form.nothing(output) for form, output in zip(forms, branch.outputs, strict=True)]
 
     return _listed(tf.cond(tf.reduce_any(takes), run, skip), branch.outputs)
 
 
-def _tried(pfor_input: Any, branch: Any, inputs: Sequence[Any]) -> tuple[list[bool], list[Any]]:
-    """Convert a branch for a look: which of its outputs are stacked, and what was converted."""
+def _lent(value: Any, lender: tf.Tensor) -> Any:
+    """Return a value with the rows that others may compute on."""
+    content = list_content(value)
+    if content is None:
+        return wrap(tf.gather(value.t, lender), stacked=True) if value.is_stacked else value
+    if not content.per_row:
+        return value
+    return wrap_list(content.with_dense(tf.gather(content.dense, lender, axis=1)))
+
+
+def _tried(pfor_input: Any, branch: Any, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Convert a branch for a look: what it makes, and what was converted."""
     conversions: list[Any] = []
     with scratch_graph(conversions) as graph:
-        inside = [wrap(graph.capture(value.t), stacked=value.is_stacked) for value in inputs]
-        made = [value.is_stacked for value in convert_body(pfor_input, branch, inside)]
+        inside = [
+            wrap(graph.capture(value.t), stacked=value.is_stacked) if list_content(value) is None else value
+            for value in inputs
+        ]
+        made = convert_body(pfor_input, branch, inside)
     return made, conversions
 
 
 def _is_choosable(output: Any) -> bool:
-    return output.dtype not in (tf.variant, tf.resource) and output.shape.is_fully_defined()
+    return bool(output.dtype != tf.resource and output.shape.is_fully_defined())
 
 
 def _listed(outputs: Any, like: Sequence[Any]) -> list[tf.Tensor]:

@@ -14,6 +14,9 @@ shapes dynamic, and so keeps XLA away.
 5. Rows that have left still compute. If the body can raise, they do so on the last state for which their condition
    held, not on the one after it (``x[i]`` with ``i == n``); a row that never entered borrows an active row's.
 
+6. Tensor lists are loop variables like others (``lists.py``), except that their rows are the second dimension, and
+   that a list which is only written to takes the mask along instead of being chosen from as a whole.
+
 A condition that is the same for all rows needs no mask: the loop only gets a wider body.
 Source: the masked form of vectorizing a loop with divergent trip counts, as SIMD compilers do it.
 """
@@ -21,14 +24,28 @@ Source: the masked form of vectorizing a loop with divergent trip counts, as SIM
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import Converter, called_graph, convert_body, scratch_graph, stacked, stock_registry, wrap
+from vectorizer._pfor import (
+    Converter,
+    called_graph,
+    convert_body,
+    list_content,
+    rows_of,
+    scratch_graph,
+    stacked,
+    stock_registry,
+    wrap,
+    wrap_list,
+)
+from vectorizer.converters.lists import Content, as_list, listed
+from vectorizer.converters.masks import masked
 from vectorizer.converters.raising import can_raise
-from vectorizer.converters.rows import borrowed, rows_where
+from vectorizer.converters.rows import borrowed, elements_where, rows_where
+from vectorizer.converters.trips import Trips, passed, same, trips_of, writes_of
 
 __all__ = ["CONVERTERS"]
 
@@ -44,6 +61,10 @@ class _Plan:
     must_guard: bool
     #: Shared variables that something after the loop reads.
     read_shared: tuple[int, ...]
+    #: What the changing lists are before the loop, of known elements for each row.
+    lists: dict[int, Content]
+    #: Lists that are only written to, so that the mask can go along.
+    written: frozenset[int]
 
 
 class _Loop:
@@ -51,79 +72,146 @@ class _Loop:
 
     def __init__(self, pfor_input: Any) -> None:
         self._pfor_input = pfor_input
+        self._rows = rows_of(pfor_input)
         self._cond = called_graph(pfor_input.op, "cond")
         self._body = called_graph(pfor_input.op, "body")
-        self._inputs: list[Any] = list(pfor_input.inputs)
+        self._inputs: list[Any] = [listed(value) for value in pfor_input.inputs]
+        self._changing = tuple(index for index in range(len(self._inputs)) if not same(self._body, index))
 
     def is_maskable(self) -> bool:
-        """Tensor lists have no rows to choose from, and rows of different shapes can't share a tensor."""
-        return all(
-            given is made or (made.dtype != tf.variant and given.shape.is_fully_defined() and given.shape == made.shape)
-            for given, made in zip(self._body.inputs, self._body.outputs, strict=True)
-        )
+        """Rows of different shapes can't share a tensor, and lists need a known length."""
+        for index in self._changing:
+            given, made = self._body.inputs[index], self._body.outputs[index]
+            if made.dtype == tf.variant:
+                if list_content(self._inputs[index]) is None:
+                    return False
+            elif not given.shape.is_fully_defined() or given.shape != made.shape:
+                return False
+        return True
 
     def convert(self) -> list[Any]:
+        self._grow_lists()
         plan = self._plan()
         values = [
-            wrap(stacked(value, self._pfor_input), stacked=True) if is_stacked else value
+            wrap(stacked(value, self._pfor_input), stacked=True)
+            if is_stacked and list_content(value) is None
+            else value
             for value, is_stacked in zip(self._inputs, plan.stacked, strict=True)
         ]
         final = self._masked(plan, values) if plan.cond_is_stacked else self._plain(plan, values)
         return [final.get(index, value) for index, value in enumerate(values)]
 
+    def _grow_lists(self) -> None:
+        """Give lists that grow in the loop the length that they have after it, where that is known."""
+        trips: Trips | None = None
+        for index in self._changing:
+            content = list_content(self._inputs[index])
+            if content is None:
+                continue
+            content = replace(content, is_bounded=False)
+            self._inputs[index] = wrap_list(content)
+            writes = writes_of(self._body, index, allowed=frozenset({"TensorListGetItem"}))
+            if not writes or not all(write.get_attr("resize_if_index_out_of_bounds") for write in writes):
+                continue
+            trips = trips or trips_of(self._pfor_input.op, self._cond, self._body)
+            if trips is None:
+                continue
+            variables = [_variable(self._body, write.inputs[1]) for write in writes]
+            if any(variable not in trips.counters for variable in variables):
+                continue
+            most = 1 + max(trips.highest(variable) for variable in variables if variable is not None)
+            needed = most if trips.most else 0
+            # One write in each step makes the list exactly so long; of several, some may lie beside its way.
+            if needed <= content.n or (trips.is_exact and len(writes) == 1):
+                self._inputs[index] = wrap_list(replace(content.grown(needed), is_bounded=True))
+
     def _plan(self) -> _Plan:
-        changing = tuple(
-            index
-            for index, (given, made) in enumerate(zip(self._body.inputs, self._body.outputs, strict=True))
-            if given is not made
-        )
         is_stacked = [value.is_stacked for value in self._inputs]
+        lists: dict[int, Content] = {}
+        for index in self._changing:
+            content = list_content(self._inputs[index])
+            if content is not None:
+                lists[index] = content.of_rows(self._rows)
         conversions: list[Any] = []
         while True:
             with scratch_graph(conversions) as graph:
                 values = []
-                for value, wanted in zip(self._inputs, is_stacked, strict=True):
+                for index, (value, wanted) in enumerate(zip(self._inputs, is_stacked, strict=True)):
+                    if list_content(value) is not None:
+                        values.append(wrap_list(replace(lists[index], origin=index)) if index in lists else value)
+                        continue
                     inside = wrap(graph.capture(value.t), stacked=value.is_stacked)
                     values.append(wrap(stacked(inside, self._pfor_input), stacked=True) if wanted else inside)
                 cond = convert_body(self._pfor_input, self._cond, values)[0]
                 made = convert_body(self._pfor_input, self._body, values)
+            made_lists = {index: _made_list(made[index], content) for index, content in lists.items()}
             grown = [was or made[index].is_stacked for index, was in enumerate(is_stacked)]
-            if grown == is_stacked:
+            elements_known = {
+                index: content.of_rows(self._rows, made_lists[index].element) for index, content in lists.items()
+            }
+            if grown == is_stacked and all(elements_known[index] is content for index, content in lists.items()):
                 break
-            is_stacked = grown
+            is_stacked, lists = grown, elements_known
+        if any(content.dense is None for content in lists.values()):
+            raise NotImplementedError("nothing shows the shape of a TensorArray's elements: declare element_shape")
         op = self._pfor_input.op
         read = {
             index
-            for index in changing
+            for index in self._changing
             if op.outputs[index].consumers()
             or any(op.outputs[index] is out for out in getattr(op.graph, "outputs", ()))
         }
+        must_guard = can_raise(conversions)
         return _Plan(
-            changing=changing,
+            changing=self._changing,
             stacked=tuple(is_stacked),
             cond_is_stacked=cond.is_stacked,
-            must_guard=can_raise(conversions),
-            read_shared=tuple(index for index in changing if index in read and not is_stacked[index]),
+            must_guard=must_guard,
+            read_shared=tuple(index for index in self._changing if index in read and not is_stacked[index]),
+            lists=lists,
+            written=frozenset(
+                index
+                for index, content in made_lists.items()
+                if content.origin == index
+                # A row that has left, and must not fail, is not to read what it wrote in its last step.
+                and not (must_guard and writes_of(self._body, index, allowed=frozenset()) is None)
+            ),
         )
 
     def _run(self, graph: Any, values: Sequence[Any], changed: dict[int, tf.Tensor], plan: _Plan) -> list[Any]:
         """Convert a function of the loop, with the changing variables replaced."""
+
+        def replaced(index: int) -> Any:
+            if index not in plan.lists:
+                return wrap(changed[index], stacked=plan.stacked[index])
+            content = plan.lists[index].with_dense(changed[index])
+            return wrap_list(replace(content, origin=index if index in plan.written else None))
+
         return convert_body(
             self._pfor_input,
             graph,
-            [
-                wrap(changed[index], stacked=plan.stacked[index]) if index in changed else value
-                for index, value in enumerate(values)
-            ],
+            [replaced(index) if index in changed else value for index, value in enumerate(values)],
         )
 
     def _step(self, values: Sequence[Any], changed: dict[int, tf.Tensor], plan: _Plan) -> dict[int, tf.Tensor]:
         """Convert the body: the changing variables' new values."""
         made = self._run(self._body, values, changed, plan)
-        return {
-            index: stacked(made[index], self._pfor_input) if plan.stacked[index] else made[index].t
-            for index in plan.changing
-        }
+        new = {}
+        for index in plan.changing:
+            content = list_content(made[index])
+            if content is not None:
+                assert (content.origin == index) == (index in plan.written), "a list is treated as it was planned"
+                new[index] = content.of_rows(self._rows).dense
+            else:
+                new[index] = stacked(made[index], self._pfor_input) if plan.stacked[index] else made[index].t
+        return new
+
+    def _final(self, index: int, value: tf.Tensor, plan: _Plan) -> Any:
+        """Wrap what a variable is after the loop."""
+        if index not in plan.lists:
+            return wrap(value, stacked=plan.stacked[index] or index in plan.read_shared)
+        content = replace(plan.lists[index].with_dense(value), is_bounded=False)
+        return wrap_list(content if index in plan.written else replace(content, origin=None))
 
     def _plain(self, plan: _Plan, values: Sequence[Any]) -> dict[int, Any]:
         """Build the loop of a condition that all rows share."""
@@ -134,25 +222,29 @@ class _Loop:
         def body(*state: tf.Tensor) -> list[tf.Tensor]:
             return list(self._step(values, dict(zip(plan.changing, state, strict=True)), plan).values())
 
-        final = tf.while_loop(cond, body, [values[index].t for index in plan.changing])
-        return {
-            index: wrap(value, stacked=plan.stacked[index]) for index, value in zip(plan.changing, final, strict=True)
-        }
+        start = _start(values, plan)
+        final = tf.while_loop(cond, body, [start[index] for index in plan.changing])
+        plan = replace(plan, read_shared=())
+        return {index: self._final(index, value, plan) for index, value in zip(plan.changing, final, strict=True)}
 
     def _masked(self, plan: _Plan, values: Sequence[Any]) -> dict[int, Any]:
         """Build the loop of a condition that each row has for itself."""
-        own = [index for index in plan.changing if plan.stacked[index]]
+        # What is written under a mask needs no choice.
+        own = [index for index in plan.changing if plan.stacked[index] and index not in plan.written]
         shared = [index for index in plan.changing if not plan.stacked[index]]
-        start = {index: values[index].t for index in plan.changing}
+        start = _start(values, plan)
         active = self._run(self._cond, values, start, plan)[0].t
         result = {index: start[index] for index in own}
         if plan.must_guard:
             lender = borrowed(active)
-            start.update({index: tf.gather(start[index], lender) for index in own})
+            start.update({index: tf.gather(start[index], lender, axis=int(index in plan.lists)) for index in own})
         left_with = {index: stacked(values[index], self._pfor_input) for index in plan.read_shared}
 
         def cond(active: tf.Tensor, *_: Any) -> tf.Tensor:
             return tf.reduce_any(active)
+
+        def chosen(index: int, mask: tf.Tensor, new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
+            return elements_where(mask, new, old) if index in plan.lists else rows_where(mask, new, old)
 
         def body(
             active: tf.Tensor,
@@ -160,34 +252,55 @@ class _Loop:
             result: dict[int, tf.Tensor],
             left_with: dict[int, tf.Tensor],
         ) -> tuple[Any, ...]:
-            made = self._step(values, state, plan)
-            remain = active & self._run(self._cond, values, made, plan)[0].t
+            with masked(active):
+                made = self._step(values, state, plan)
+                remain = active & self._run(self._cond, values, made, plan)[0].t
             left_with = {
                 index: rows_where(active, stacked(wrap(made[index], stacked=False), self._pfor_input), was)
                 for index, was in left_with.items()
             }
-            advanced = {index: made[index] for index in shared}
+            advanced = {index: made[index] for index in (*shared, *plan.written)}
             if plan.must_guard:
-                result = {index: rows_where(active, made[index], was) for index, was in result.items()}
-                advanced.update({index: rows_where(remain, made[index], state[index]) for index in own})
+                result = {index: chosen(index, active, made[index], was) for index, was in result.items()}
+                advanced.update({index: chosen(index, remain, made[index], state[index]) for index in own})
             else:
-                advanced.update({index: rows_where(active, made[index], state[index]) for index in own})
+                advanced.update({index: chosen(index, active, made[index], state[index]) for index in own})
             return remain, advanced, result, left_with
 
         kept = result if plan.must_guard else {}
         _, state, kept, left_with = tf.while_loop(cond, body, (active, start, kept, left_with))
-        rows = {**{index: state[index] for index in own}, **kept, **left_with}
-        return {
-            index: wrap(rows[index], stacked=True) if index in rows else wrap(state[index], stacked=False)
-            for index in plan.changing
-        }
+        rows = {**state, **kept, **left_with}
+        return {index: self._final(index, rows[index], plan) for index in plan.changing}
+
+
+def _start(values: Sequence[Any], plan: _Plan) -> dict[int, Any]:
+    return {index: plan.lists[index].dense if index in plan.lists else values[index].t for index in plan.changing}
+
+
+def _variable(body: Any, tensor: Any) -> int | None:
+    """Return which loop variable a tensor in the body is."""
+    source = passed(tensor)
+    return next((index for index, given in enumerate(body.inputs) if given is source), None)
+
+
+def _made_list(made: Any, given: Content) -> Content:
+    """Return the list that a body made of one that was given to it."""
+    content = as_list(made)
+    if content is None or content.n != given.n or content.dtype != given.dtype:
+        raise NotImplementedError(
+            "a TensorArray is replaced in a loop by one whose length is not seen to be the same: give it its largest "
+            "size, tf.TensorArray(dtype, size=n)"
+        )
+    return content
 
 
 def _while(pfor_input: Any) -> Any:
     loop = _Loop(pfor_input)
-    if not loop.is_maskable():
-        return stock_registry()["While"](pfor_input)
-    return loop.convert()
+    if loop.is_maskable():
+        return loop.convert()
+    if any(list_content(value) is not None for value in pfor_input.inputs):
+        raise NotImplementedError("tensors in the loop change their shape, which a TensorArray in it can't follow")
+    return stock_registry()["While"](pfor_input)
 
 
 CONVERTERS: dict[str, Converter] = {"StatelessWhile": _while, "While": _while}

@@ -6,12 +6,14 @@ That costs nothing but time, unless the op can raise: then it must be given a va
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
+
+from vectorizer._pfor import constant_of
 
 __all__ = ["can_raise"]
 
-#: Ops that never look at values, or have an answer for all of them.
+#: Ops that never look at values, or have an answer for all of them. Those of lists have it by their converters.
 _TOTAL = frozenset(
     [
         "Abs",
@@ -169,6 +171,16 @@ _TOTAL = frozenset(
         "Sum",
         "Tan",
         "Tanh",
+        "TensorListConcatV2",
+        "TensorListElementShape",
+        "TensorListFromTensor",
+        "TensorListGather",
+        "TensorListGetItem",
+        "TensorListLength",
+        "TensorListReserve",
+        "TensorListScatterIntoExistingList",
+        "TensorListSetItem",
+        "TensorListStack",
         "Tile",
         "TopK",
         "TopKV2",
@@ -189,6 +201,7 @@ _INDEXING = {
     "Gather": (1,),
     "GatherNd": (1,),
     "GatherV2": (1,),
+    "InvertPermutation": (0,),
     "ResourceGather": (1,),
     "ResourceGatherNd": (1,),
     "ReverseSequence": (1,),
@@ -206,6 +219,7 @@ _INDEXING = {
     "SparseSegmentSum": (1, 2),
     "SparseSegmentSumWithNumSegments": (1, 2),
     "StridedSlice": (1, 2),
+    "StridedSliceGrad": (1, 2),
     "TensorScatterAdd": (1,),
     "TensorScatterMax": (1,),
     "TensorScatterMin": (1,),
@@ -233,14 +247,26 @@ _CALLING = frozenset(
 )
 
 
-def can_raise(conversions: Iterable[Any]) -> bool:
-    """Return True if an op among the conversions may fail because of a row's own value. Unknown ops may."""
-    return any(_can_raise(entry.op, entry.stacked) for entry in conversions)
+#: Within these, rows run that an index was not meant for.
+_CHOOSING = _CALLING - {"PartitionedCall", "StatefulPartitionedCall"}
 
 
-def _can_raise(op: Any, stacked: tuple[bool, ...]) -> bool:
+def can_raise(conversions: Collection[Any], *, in_branch: bool = False) -> bool:
+    """Return True if an op among the conversions may fail because of a row's own value. Unknown ops may.
+
+    An index that all rows share is right for the rows of a loop that are still in it. It need not be so in a branch,
+    which no row may take, nor in a loop or branch within, where the rows that have left may still be.
+    """
+    judges_shared = in_branch or any(entry.op.type in _CHOOSING for entry in conversions)
+    return any(_can_raise(entry.op, entry.stacked, judges_shared=judges_shared) for entry in conversions)
+
+
+def _can_raise(op: Any, stacked: tuple[bool, ...], *, judges_shared: bool) -> bool:
     if op.type == "Pow":
         return bool(op.inputs[0].dtype.is_integer)  # a negative exponent
     if op.type in _INDEXING:
-        return any(stacked[position] for position in _INDEXING[op.type])
+        return any(
+            stacked[position] or (judges_shared and constant_of(op.inputs[position]) is None)
+            for position in _INDEXING[op.type]
+        )
     return op.type not in _TOTAL and op.type not in _CALLING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-__all__ = ["borrowed", "rows_where"]
+__all__ = ["borrowed", "elements_where", "rows_where"]
 
 
 def rows_where(mask: tf.Tensor, yes: tf.Tensor, no: tf.Tensor) -> tf.Tensor:
@@ -25,3 +25,11 @@ def borrowed(mask: tf.Tensor) -> tf.Tensor:
     """
     rows = tf.range(tf.shape(mask)[0])
     return tf.where(mask, rows, tf.argmax(tf.cast(mask, tf.int32), output_type=tf.int32))
+
+
+def elements_where(mask: tf.Tensor, yes: tf.Tensor, no: tf.Tensor) -> tf.Tensor:
+    """Return each row of the elements of a list, from ``yes`` where its ``mask`` is true, else from ``no``.
+
+    Shapes: mask [rows]; yes, no and the result [n, rows, *s].
+    """
+    return tf.where(tf.reshape(mask, [1, -1, *[1] * (yes.shape.rank - 2)]), yes, no)

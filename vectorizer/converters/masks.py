@@ -1,0 +1,43 @@
+"""Which rows a piece of a graph is for, while it is converted: the rows still in a loop, the rows that take a branch.
+
+The others compute along. What they write is thrown away, but an index of theirs may be out of range: ops that know
+the mask give them one that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import tensorflow as tf
+
+__all__ = ["current_mask", "masked", "valid_index"]
+
+#: Innermost last; one conversion runs at a time.
+_masks: list[tf.Tensor] = []
+
+
+@contextmanager
+def masked(mask: tf.Tensor) -> Iterator[None]:
+    """Convert for the rows of ``mask`` that the surroundings are for too. Shapes: mask [rows]."""
+    outer = current_mask()
+    _masks.append(mask if outer is None else mask & outer)
+    try:
+        yield
+    finally:
+        _masks.pop()
+
+
+def current_mask() -> tf.Tensor | None:
+    """Return the rows that are converted for; None if all are. Shapes: [rows]."""
+    return _masks[-1] if _masks else None
+
+
+def valid_index(index: tf.Tensor, *, stacked: bool) -> tf.Tensor:
+    """Return an index, 0 for rows that are not converted for. Shapes: index [rows, *s] if stacked, else [*s]."""
+    mask = current_mask()
+    if mask is None:
+        return index
+    if not stacked:
+        return tf.where(tf.reduce_any(mask), index, tf.zeros_like(index))
+    return tf.where(tf.reshape(mask, [-1, *[1] * (index.shape.rank - 1)]), index, tf.zeros_like(index))
