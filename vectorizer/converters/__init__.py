@@ -9,7 +9,10 @@ from vectorizer._pfor import Converter
 from vectorizer.converters import (
     bias,
     branches,
+    colors,
+    convolution,
     counting,
+    depthwise,
     elementwise,
     gather,
     indexing,
@@ -17,11 +20,16 @@ from vectorizer.converters import (
     lists,
     loops,
     matmul,
+    mirror_pad,
+    normalization,
+    resize,
     scatter,
     segments,
     sequences,
     shapes,
     slicing,
+    suppression,
+    windows,
 )
 
 __all__ = ["converters"]
@@ -32,7 +40,10 @@ def converters() -> dict[str, Converter]:
     return {
         **bias.CONVERTERS,
         **branches.CONVERTERS,
+        **colors.CONVERTERS,
+        **convolution.CONVERTERS,
         **counting.CONVERTERS,
+        **depthwise.CONVERTERS,
         **elementwise.CONVERTERS,
         **gather.CONVERTERS,
         **indexing.CONVERTERS,
@@ -40,9 +51,14 @@ def converters() -> dict[str, Converter]:
         **lists.CONVERTERS,
         **loops.CONVERTERS,
         **matmul.CONVERTERS,
+        **mirror_pad.CONVERTERS,
+        **normalization.CONVERTERS,
+        **resize.CONVERTERS,
         **scatter.CONVERTERS,
         **segments.CONVERTERS,
         **sequences.CONVERTERS,
         **shapes.CONVERTERS,
         **slicing.CONVERTERS,
+        **suppression.CONVERTERS,
+        **windows.CONVERTERS,
     }

@@ -21,7 +21,9 @@ __all__ = ["batch_folding", "folded", "folded_channels", "reshape_to", "sizes", 
 
 def sizes(tensor: tf.Tensor) -> list[Any]:
     """Return the sizes of a tensor of known rank: numbers where they are known, else scalar tensors."""
-    dynamic = None if tensor.shape.is_fully_defined() else tf.shape(tensor)
+    if tensor.shape.is_fully_defined():
+        return list(tensor.shape)
+    dynamic = tf.shape(tensor)
     return [dynamic[dim] if size is None else size for dim, size in enumerate(tensor.shape)]
 
 

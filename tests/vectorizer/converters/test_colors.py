@@ -1,0 +1,113 @@
+"""Colours of images, with one factor for all rows and with a factor of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.vectorizer.oracle import check, spec
+from vectorizer import LoopedOpError, Vectorized, vectorize
+
+RNG = np.random.default_rng(0)
+BUCKETS = (1, 2, 7, 8)
+IMAGES = RNG.uniform(size=(8, 4, 3, 3)).astype(np.float32)
+#: Greys, and colours of two equal channels, where sectors of the colour circle meet.
+IMAGES[0] = IMAGES[0, ..., :1]
+IMAGES[1, ..., 1] = IMAGES[1, ..., 0]
+IMAGES[2, ..., 2] = IMAGES[2, ..., 1]
+IMAGES[3, ..., 0] = IMAGES[3, ..., 2]
+IMAGE = tf.constant(IMAGES[5])
+FACTORS = np.array([0.0, 1.0, 0.5, 3.0, 0.1, 1.0 / 3, 2.0, 0.9], np.float32)
+DELTAS = np.array([0.0, 0.5, -0.5, 1.0, -1.0, 1.0 / 6, -1e-9, 0.37], np.float32)
+
+
+def contrast(x: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
+    return tf.image.adjust_contrast(x, f)
+
+
+def hue(x: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
+    return tf.image.adjust_hue(x, f)
+
+
+def saturation(x: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
+    return tf.image.adjust_saturation(x, f)
+
+
+ADJUSTMENTS: dict[str, tuple[Any, np.ndarray]] = {
+    "contrast": (contrast, FACTORS),
+    "hue": (hue, DELTAS),
+    "saturation": (saturation, FACTORS),
+}
+
+
+def check_loop_free(function: Any, inputs: dict[str, Any], **options: Any) -> Vectorized:
+    vectorized = check(function, inputs, buckets=BUCKETS, n_rows=BUCKETS, **options)
+    assert vectorized.certificate.looped == ()
+    assert vectorized.certificate.loops_batched == vectorized.certificate.loops_unbatched
+    return vectorized
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_spaces(dtype: str) -> None:
+    images = IMAGES.astype(dtype)
+    check_loop_free(tf.image.rgb_to_hsv, {"images": images})
+    check_loop_free(tf.image.hsv_to_rgb, {"images": images})
+    check_loop_free(tf.image.rgb_to_hsv, {"images": images[:, 0, 0]})
+
+
+@pytest.mark.parametrize("name", ADJUSTMENTS)
+def test_factor_of_each_row(name: str) -> None:
+    adjust, factors = ADJUSTMENTS[name]
+    check_loop_free(adjust, {"x": IMAGES, "f": factors})
+
+
+@pytest.mark.parametrize("name", ADJUSTMENTS)
+def test_every_factor_on_every_image(name: str) -> None:
+    adjust, factors = ADJUSTMENTS[name]
+    vectorized = vectorize(adjust, inputs={"x": spec(4, 3, 3), "f": spec()}, buckets=(8,))
+    for shift in range(1, 8):
+        shifted = np.roll(factors, shift)
+        want = np.stack([adjust(x, f) for x, f in zip(IMAGES, shifted, strict=True)])
+        np.testing.assert_allclose(vectorized(x=IMAGES, f=shifted), want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ADJUSTMENTS)
+def test_factor_of_all_rows_and_image_of_all_rows(name: str) -> None:
+    adjust, factors = ADJUSTMENTS[name]
+    factor = float(factors[-1])
+    check_loop_free(lambda x: adjust(x, factor), {"x": IMAGES})
+    check_loop_free(lambda f: adjust(IMAGE, f), {"f": factors})
+
+
+@pytest.mark.parametrize("name", ADJUSTMENTS)
+def test_several_images_of_one_example(name: str) -> None:
+    adjust, factors = ADJUSTMENTS[name]
+    pairs = np.stack([IMAGES, IMAGES[::-1]], 1)
+    check_loop_free(adjust, {"x": pairs, "f": factors})
+
+
+@pytest.mark.parametrize("name", ADJUSTMENTS)
+def test_bytes_and_halves_are_adjusted_as_floats(name: str) -> None:
+    adjust, factors = ADJUSTMENTS[name]
+    check_loop_free(adjust, {"x": (IMAGES * 255).astype(np.uint8), "f": factors})
+
+
+def test_hue_of_colours_out_of_range_and_of_several_turns() -> None:
+    x = RNG.normal(size=(8, 64, 3, 3)).astype(np.float32)
+    delta = RNG.uniform(-3, 3, size=8).astype(np.float32)
+    vectorized = vectorize(
+        lambda x, d: tf.raw_ops.AdjustHue(images=x, delta=d), inputs={"x": spec(64, 3, 3), "d": spec()}, buckets=(8,)
+    )
+    want = np.stack([tf.raw_ops.AdjustHue(images=i, delta=d) for i, d in zip(x, delta, strict=True)])
+    np.testing.assert_allclose(vectorized(x=x, d=delta), want, rtol=0, atol=1e-6)
+
+
+def test_factor_of_each_row_on_halves_is_refused_by_name() -> None:
+    def predict(x: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
+        return tf.raw_ops.AdjustContrastv2(images=tf.cast(x, tf.float16), contrast_factor=f)
+
+    with pytest.raises(LoopedOpError, match=r"AdjustContrastv2 .* float32 images alone"):
+        vectorize(predict, inputs={"x": spec(4, 3, 3), "f": spec()}, buckets=(2,))

@@ -1,0 +1,178 @@
+"""Convolutions whose filter differs from row to row, in two and three dimensions, with their derivatives.
+
+With a shared filter the rows are images of one batch. With a filter of each row a convolution is one matrix product
+of each row: the patches under the filter, taken apart by slicing, times the filter as a matrix. The derivative by
+the filter is such a product too, and the only one that has no form without patches: pfor loops over the rows for it.
+
+Dilation is the convolution of (max, +). It never mixes channels, and the rows become groups of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+import tensorflow as tf
+
+from vectorizer._pfor import Converter, not_for_these, same_op, stacked, stock_registry, wrap
+from vectorizer.converters.folding import (
+    batch_folding,
+    folded,
+    folded_channels,
+    sizes,
+    unfolded,
+    unfolded_channels,
+)
+
+__all__ = ["CONVERTERS"]
+
+#: More slices than this are no longer a sensible graph: an 11 x 11 filter has 121.
+_MOST_TAPS = 256
+
+
+class _Geometry:
+    """Where the patches of a convolution lie. Everything is known when the graph is built, or it refuses."""
+
+    def __init__(self, pfor_input: Any, *, images: Sequence[Any], kernel: Sequence[Any], channels: int | None) -> None:
+        """``images`` [n, *space, c] and ``kernel`` [*space, c, o] are shapes; ``channels`` those of the images."""
+        if pfor_input.get_attr("data_format") not in (b"NHWC", b"NDHWC"):
+            not_for_these("a filter of each row needs channels to come last; use data_format='NHWC'")
+        self.space = list(images[1:-1])
+        self.taps = list(kernel[:-2])
+        if not all(isinstance(size, int) for size in (*self.space, *kernel)):
+            not_for_these("a filter of each row needs known sizes")
+        if channels != kernel[-2]:
+            not_for_these("a filter of each row is not written for groups of channels")
+        if prod(self.taps) > _MOST_TAPS:
+            not_for_these(f"a filter of each row is taken apart, up to {_MOST_TAPS} places, not {prod(self.taps)}")
+        self.strides = list(pfor_input.get_attr("strides"))[1:-1]
+        self.dilations = list(pfor_input.get_attr("dilations"))[1:-1]
+        self.spans = [(taps - 1) * step + 1 for taps, step in zip(self.taps, self.dilations, strict=True)]
+        padding = pfor_input.get_attr("padding")
+        if padding == b"EXPLICIT":
+            flat = list(pfor_input.get_attr("explicit_paddings"))[2:-2]
+            self.paddings = list(zip(flat[::2], flat[1::2], strict=True))
+        elif padding == b"SAME":
+            self.paddings = [self._same(dim) for dim in range(len(self.space))]
+        else:
+            self.paddings = [(0, 0)] * len(self.space)
+        self.reach = [
+            (size + before + after - span) // stride + 1
+            for size, (before, after), span, stride in zip(
+                self.space, self.paddings, self.spans, self.strides, strict=True
+            )
+        ]
+        if min([*self.reach, *self.space]) < 1:
+            not_for_these("a filter of each row is larger than the image")
+
+    def _same(self, dim: int) -> tuple[int, int]:
+        size, stride = self.space[dim], self.strides[dim]
+        total = max((-(-size // stride) - 1) * stride + self.spans[dim] - size, 0)
+        return total // 2, total - total // 2
+
+    def patches(self, images: tf.Tensor) -> tf.Tensor:
+        """Return what lies under the filter at each place.
+
+        Shapes: [rows, n, *space, c] -> [rows, n * places, taps * c].
+        """
+        rows, n, *_, channels = sizes(images)
+        padded = tf.pad(images, [(0, 0), (0, 0), *self.paddings, (0, 0)])
+        slices = []
+        for tap in product(*map(range, self.taps)):
+            steps = zip(tap, self.dilations, self.reach, self.strides, strict=True)
+            window = [
+                slice(place * dilation, place * dilation + (reach - 1) * stride + 1, stride)
+                for place, dilation, reach, stride in steps
+            ]
+            slices.append(padded[(slice(None), slice(None), *window)])
+        joined = slices[0] if len(slices) == 1 else tf.concat(slices, -1)
+        return tf.reshape(joined, [rows, n * prod(self.reach), prod(self.taps) * channels])
+
+
+def _matrix(kernel: tf.Tensor) -> tf.Tensor:
+    """Shapes: [rows, *taps, c, o] -> [rows, taps * c, o]."""
+    rows, *inner, outputs = sizes(kernel)
+    return tf.reshape(kernel, [rows, prod(inner), outputs])
+
+
+def _forward(pfor_input: Any) -> Any:
+    images = stacked(pfor_input.input(0), pfor_input)
+    kernel, kernel_is_stacked, _ = pfor_input.input(1)
+    rows, n, *_ = sizes(images)
+    if not kernel_is_stacked:
+        (convolved,) = same_op(pfor_input, [folded(images), kernel])
+        return wrap(unfolded(convolved, rows), stacked=True)
+    shape = sizes(images)
+    place = _Geometry(pfor_input, images=shape[1:], kernel=sizes(kernel)[1:], channels=shape[-1])
+    convolved = tf.matmul(place.patches(images), _matrix(kernel))
+    return wrap(tf.reshape(convolved, [rows, n, *place.reach, sizes(kernel)[-1]]), stacked=True)
+
+
+def _known_sizes(pfor_input: Any, index: int) -> list[int]:
+    """Return sizes that the op is given: a derivative takes them from the shape of what it is the derivative by."""
+    given = pfor_input.op.inputs[index]
+    known = tf.get_static_value(given)
+    if known is None and given.op.type == "ShapeN":
+        shape = given.op.inputs[given.value_index].shape
+        known = shape.as_list() if shape.is_fully_defined() else None
+    if known is None:
+        not_for_these("a filter of each row needs known sizes")
+    return [int(size) for size in known]
+
+
+def _backprop_filter(pfor_input: Any) -> Any:
+    """Shapes: images [rows, n, *space, c], filter sizes, gradients [rows, n, *reach, o] -> [rows, *taps, c, o]."""
+    if not pfor_input.input(0).is_stacked and pfor_input.op_type == "Conv2DBackpropFilter":
+        return stock_registry()[pfor_input.op_type](pfor_input)
+    images, gradients = (stacked(pfor_input.input(index), pfor_input) for index in (0, 2))
+    pfor_input.unstacked_input(1)
+    shape, kernel = sizes(images), _known_sizes(pfor_input, 1)
+    place = _Geometry(pfor_input, images=shape[1:], kernel=kernel, channels=shape[-1])
+    patches = place.patches(images)
+    by_place = tf.reshape(gradients, [shape[0], sizes(patches)[1], kernel[-1]])
+    return wrap(tf.reshape(tf.matmul(patches, by_place, transpose_a=True), [shape[0], *kernel]), stacked=True)
+
+
+def _backprop_input(pfor_input: Any) -> Any:
+    """Shapes: the images' sizes, filter [*taps, c, o] or with rows, gradients [rows, n, *reach, o] -> images."""
+    input_sizes = pfor_input.unstacked_input(0)
+    kernel, kernel_is_stacked, _ = pfor_input.input(1)
+    gradients = stacked(pfor_input.input(2), pfor_input)
+    rows = sizes(gradients)[0]
+    if not kernel_is_stacked:
+        n, *rest = tf.unstack(input_sizes)
+        (images,) = same_op(pfor_input, [tf.stack([n * rows, *rest]), kernel, folded(gradients)])
+        return wrap(unfolded(images, rows), stacked=True)
+    shape = _known_sizes(pfor_input, 0)
+    place = _Geometry(pfor_input, images=shape, kernel=sizes(kernel)[1:], channels=shape[-1])
+    # Patches are linear in the images: the derivative of taking them apart puts them together.
+    images = tf.zeros([rows, *shape], gradients.dtype)
+    patches = place.patches(images)
+    by_place = tf.reshape(gradients, [rows, sizes(patches)[1], sizes(kernel)[-1]])
+    (of_images,) = tf.gradients(patches, images, grad_ys=tf.matmul(by_place, _matrix(kernel), transpose_b=True))
+    return wrap(of_images, stacked=True)
+
+
+def _dilation(pfor_input: Any) -> Any:
+    """Shapes: images [rows, n, h, w, c], filter [kh, kw, c] or with rows; derivatives take gradients as well."""
+    if not pfor_input.input(1).is_stacked and pfor_input.op_type != "Dilation2DBackpropFilter":
+        return batch_folding({0, 2} if pfor_input.num_inputs == 3 else {0})(pfor_input)
+    operands = [stacked(value, pfor_input) for value in pfor_input.inputs]
+    rows = sizes(operands[0])[0]
+    (dilated,) = same_op(pfor_input, [folded_channels(operand) for operand in operands])
+    return wrap(unfolded_channels(dilated, rows), stacked=True)
+
+
+CONVERTERS: dict[str, Converter] = {
+    "Conv2D": _forward,
+    "Conv2DBackpropFilter": _backprop_filter,
+    "Conv2DBackpropInput": _backprop_input,
+    "Conv3D": _forward,
+    "Conv3DBackpropFilterV2": _backprop_filter,
+    "Conv3DBackpropInputV2": _backprop_input,
+    "Dilation2D": _dilation,
+    "Dilation2DBackpropFilter": _dilation,
+    "Dilation2DBackpropInput": _dilation,
+}
