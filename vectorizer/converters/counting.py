@@ -19,7 +19,8 @@ __all__ = ["CONVERTERS"]
 def _bincount(pfor_input: Any) -> Any:
     values, size, weights = pfor_input.inputs
     op = pfor_input.op
-    if size.is_stacked:
+    n_bins = _bounded(op.inputs[1]) if size.is_stacked else size.t
+    if n_bins is None:
         not_for_these(
             "the number of bins, and so the size of the result, differs from row to row; give minlength and "
             "maxlength the same constant"
@@ -36,11 +37,27 @@ def _bincount(pfor_input: Any) -> Any:
     given = reshape_to(stacked(weights, pfor_input), matrix) if is_weighted else tf.zeros([0], weights.t.dtype)
     counts = tf.raw_ops.DenseBincount(
         input=reshape_to(own, matrix),
-        size=size.t,
+        size=tf.cast(n_bins, values.t.dtype),
         weights=given,
         binary_output=op.type == "DenseBincount" and op.get_attr("binary_output"),
     )
     return wrap(unfolded(counts, rows) if keeps_matrix else counts, stacked=True)
+
+
+def _bounded(size: tf.Tensor) -> int | None:
+    """Return a size that depends on the example only in form: at least one constant, and at most the same."""
+    if size.op.type in ("Cast", "Identity"):
+        return _bounded(size.op.inputs[0])
+    if size.op.type != "Minimum":
+        return None
+    for most, rest in (size.op.inputs, reversed(size.op.inputs)):
+        limit = tf.get_static_value(most)
+        if limit is None or rest.op.type != "Maximum":
+            continue
+        least = [tf.get_static_value(term) for term in rest.op.inputs]
+        if any(known is not None and known >= limit for known in least):
+            return int(limit)
+    return None
 
 
 def _last_dimension(pfor_input: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Functions of single elements that pfor has no converter for, with Bitcast, EuclideanNorm, Range and audio features."""
+"""Functions of single elements that pfor has no converter for; Bitcast, EuclideanNorm, Range, audio features."""
 
 from __future__ import annotations
 

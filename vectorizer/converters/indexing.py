@@ -1,4 +1,4 @@
-"""Elements picked by index: Gather, GatherV2, GatherNd, UnravelIndex, OneHot.
+"""Elements picked by index: Gather, GatherV2, GatherNd, InvertPermutation, OneHot, Roll, UnravelIndex.
 
 pfor loops over GatherNd where all rows share the table, repeats shared indices for each row, miscounts a negative
 ``batch_dims``, and fails on OneHot with values of each row. An index out of range fails, as it does in the function:
@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, not_for_these, stacked, stock_registry, wrap
+from vectorizer.converters.folding import reshape_to, sizes
 from vectorizer.converters.stacking import numbered
 
 __all__ = ["CONVERTERS", "MAX_INDEX_DEPTH"]
@@ -77,6 +78,17 @@ def _unravel_index(pfor_input: Any) -> Any:
     return wrap(_to_front(split, 1), stacked=True)
 
 
+def _invert_permutation(pfor_input: Any) -> Any:
+    """Invert the permutations of all rows as one: each row has its own range of numbers."""
+    own = pfor_input.stacked_input(0)
+    rows, size = sizes(own)
+    first = reshape_to(tf.range(rows, dtype=own.dtype) * size, [rows, 1])
+    # A number out of range must not be taken for one of the next row.
+    placed = tf.where((own >= 0) & (own < size), own + first, -1)
+    inverse = tf.raw_ops.InvertPermutation(x=tf.reshape(placed, [-1]))
+    return wrap(tf.reshape(inverse, tf.shape(own)) - first, stacked=True)
+
+
 def _one_hot(pfor_input: Any) -> Any:
     indices, depth, on, off = pfor_input.inputs
     if depth.is_stacked:
@@ -123,6 +135,7 @@ CONVERTERS: dict[str, Converter] = {
     "Gather": _gather,
     "GatherNd": _gather_nd,
     "GatherV2": _gather,
+    "InvertPermutation": _invert_permutation,
     "OneHot": _one_hot,
     "Roll": _roll,
     "UnravelIndex": _unravel_index,

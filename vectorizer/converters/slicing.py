@@ -1,4 +1,4 @@
-"""Slices that begin elsewhere in each row: StridedSlice (``x[i]``, ``x[i : i + 3]``) and Slice.
+"""Slices that begin elsewhere in each row: StridedSlice (``x[i]``, ``x[i : i + 3]``), its derivative, and Slice.
 
 pfor loops over the rows or fails. What all rows agree on is sliced first, once; each dimension in which they differ
 becomes a gather. Rows are one tensor, so that a slice must have the same size in each of them: ``tf.slice`` says its
@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from vectorizer._pfor import Converter, is_stateful, not_for_these, stock_registry, wrap
+from vectorizer._pfor import Converter, is_stateful, not_for_these, stacked, stock_registry, wrap
+from vectorizer.converters.folding import reshape_to, sizes
+from vectorizer.converters.stacking import numbered, repeated
 
 __all__ = ["CONVERTERS"]
 
@@ -35,14 +37,55 @@ class _Moving:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A strided slice: what the rows agree on, then what they differ in, then which dimensions go and come."""
+
+    fixed: list[slice]
+    moving: list[_Moving]
+    shrunk: list[int]
+    new: list[int]
+
+
 def _strided_slice(pfor_input: Any) -> Any:
-    op = pfor_input.op
-    value, begin, end, strides = pfor_input.inputs
-    if not begin.is_stacked and not end.is_stacked and not strides.is_stacked:
+    if not any(given.is_stacked for given in pfor_input.inputs[1:4]):
         return stock_registry()["StridedSlice"](pfor_input)
+    plan = _planned(pfor_input, pfor_input.op.inputs[0].shape.rank)
+    result, is_stacked = _sliced(pfor_input.input(0), plan.fixed, plan.moving)
+    if plan.shrunk:
+        result = tf.squeeze(result, [dim + is_stacked for dim in plan.shrunk])
+    for dim in plan.new:
+        result = tf.expand_dims(result, dim + is_stacked)
+    return wrap(result, stacked=is_stacked)
+
+
+def _strided_slice_gradient(pfor_input: Any) -> Any:
+    """Put the gradients back where the slice took the elements from: the places are the slice of all places."""
+    if not any(given.is_stacked for given in pfor_input.inputs[1:4]):
+        return stock_registry()["StridedSliceGrad"](pfor_input)
+    shape = tf.get_static_value(pfor_input.op.inputs[0])
+    if shape is None or pfor_input.input(0).is_stacked:
+        not_for_these("the size of what was sliced is not known")
+    plan = _planned(pfor_input, len(shape))
+    size = int(np.prod(shape))
+    places, is_stacked = _sliced(
+        wrap(tf.reshape(tf.range(size, dtype=tf.int64), shape), stacked=False), plan.fixed, plan.moving
+    )
+    gradients = stacked(pfor_input.input(4), pfor_input)
+    rows = sizes(gradients)[0]
+    own = tf.reshape(places if is_stacked else repeated(places, rows, axis=0), [rows, -1, 1])
+    spread_out = tf.scatter_nd(
+        numbered(own), tf.reshape(gradients, [rows, -1]), tf.cast(tf.stack([rows, size]), tf.int64)
+    )
+    return wrap(reshape_to(spread_out, [rows, *map(int, shape)]), stacked=True)
+
+
+def _planned(pfor_input: Any, rank: int | None) -> _Plan:
+    op = pfor_input.op
+    begin, end, strides = pfor_input.inputs[1:4]
     if strides.is_stacked:
         not_for_these("the stride, and so the size of the slice, differs from row to row")
-    rank, n_entries = op.inputs[0].shape.rank, op.inputs[1].shape[0]
+    n_entries = op.inputs[1].shape[0]
     if rank is None or n_entries is None:
         not_for_these("the number of dimensions is not known")
     begins, ends, steps = (_entries(op.inputs[index]) for index in (1, 2, 3))
@@ -87,12 +130,7 @@ def _strided_slice(pfor_input: Any) -> Any:
                 "x[i : i + 3], or use tf.slice with a constant size"
             )
         moving.append(_Moving(dim=dim, begin=begin.t[..., entry], end=end.t[..., entry], stride=step, count=count))
-    result, is_stacked = _sliced(value, fixed, moving)
-    if shrunk:
-        result = tf.squeeze(result, [dim + is_stacked for dim in shrunk])
-    for dim in new:
-        result = tf.expand_dims(result, dim + is_stacked)
-    return wrap(result, stacked=is_stacked)
+    return _Plan(fixed=fixed, moving=moving, shrunk=shrunk, new=new)
 
 
 def _slice(pfor_input: Any) -> Any:
@@ -265,4 +303,8 @@ def _is_same(a: tf.Tensor, b: tf.Tensor, depth: int) -> bool:
     return all(_is_same(x, y, depth - 1) for x, y in zip(ops[0].inputs, ops[1].inputs, strict=True))
 
 
-CONVERTERS: dict[str, Converter] = {"Slice": _slice, "StridedSlice": _strided_slice}
+CONVERTERS: dict[str, Converter] = {
+    "Slice": _slice,
+    "StridedSlice": _strided_slice,
+    "StridedSliceGrad": _strided_slice_gradient,
+}

@@ -53,6 +53,21 @@ def test_number_of_bins_that_depends_on_the_values_is_refused_by_name() -> None:
     assert "the number of bins" in message
 
 
+def test_number_of_bins_that_is_bounded_from_both_sides_is_known() -> None:
+    def predict(v: tf.Tensor, w: tf.Tensor) -> list[tf.Tensor]:
+        v = tf.abs(v)
+        return [
+            tf.math.bincount(v, minlength=4, maxlength=4),
+            tf.math.bincount(v[0], minlength=9, maxlength=7, weights=w[0]),
+        ]
+
+    check_loopless(predict, {"v": COUNTS, "w": WEIGHTS})
+    message = refused_ops(
+        lambda v: tf.reduce_sum(tf.math.bincount(tf.abs(v), minlength=3, maxlength=4)), v=spec(3, dtype=tf.int32)
+    )["DenseBincount"]
+    assert "the number of bins" in message
+
+
 def test_targets_in_the_top_k() -> None:
     def predict(x: tf.Tensor, t: tf.Tensor) -> dict[str, tf.Tensor]:
         return {

@@ -82,6 +82,19 @@ def test_unravelled_index_has_its_coordinates_first() -> None:
     check_loopless(predict, {"i": INDICES})
 
 
+def test_permutation_is_inverted_and_what_is_none_fails_in_its_row() -> None:
+    def invert(x: tf.Tensor) -> tf.Tensor:
+        return tf.math.invert_permutation(tf.argsort(x))
+
+    check_loopless(invert, {"x": X[:, 0, 0]})
+
+    def predict(i: tf.Tensor) -> tf.Tensor:
+        return tf.math.invert_permutation(tf.stack([1, i]))
+
+    vectorized = vectorize(predict, inputs={"i": spec(dtype=tf.int32)}, buckets=(4,))
+    check_refuses_alike(predict, vectorized, {"i": np.array([0, 0, 1, 2, 3, -1], np.int32)}, first_bad=2)
+
+
 def test_one_hot_with_values_of_each_row() -> None:
     def predict(i: tf.Tensor, on: tf.Tensor, off: tf.Tensor) -> dict[str, tf.Tensor]:
         return {

@@ -146,3 +146,17 @@ def test_row_that_left_a_loop_does_not_read_beyond_the_end() -> None:
     check_loopless(
         predict, {"x": X[:, :, 0, 0], "n": np.array([9, 0, 1, 5, 9, 2, 7, 3], np.int32)}, rtol=1e-4, buckets=(2, 8)
     )
+
+
+def test_gradient_goes_back_to_where_the_slice_was() -> None:
+    def predict(table: tf.Tensor, i: tf.Tensor, j: tf.Tensor) -> list[tf.Tensor]:
+        i, j = tf.clip_by_value(i, -9, 6), tf.clip_by_value(j, 0, 2)
+        k = tf.abs(i) // 2
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(table)
+            one = tf.reduce_sum(table[i] ** 2)
+            window = tf.reduce_sum(table[k : k + 2, 1:3, tf.newaxis, j] ** 2)
+            backward = tf.reduce_sum(table[1, j + 2 : j : -1, 0] ** 2)
+        return [tape.gradient(one, table), tape.gradient(window, table), tape.gradient(backward, table)]
+
+    check_loopless(predict, {"table": X, "i": PLACES, "j": OTHERS})
