@@ -32,7 +32,7 @@ from vectorizer._pfor import (
     wrap,
     wrap_list,
 )
-from vectorizer.converters.lists import Content, as_list, listed
+from vectorizer.converters.lists import Content, as_list, lent, listed
 from vectorizer.converters.masks import masked
 from vectorizer.converters.raising import can_raise
 from vectorizer.converters.rows import borrowed, elements_where, rows_where
@@ -192,7 +192,7 @@ def _run_branch(
         given = inputs
         if may_fail:
             lender = borrowed(takes)
-            given = [_lent(value, lender) for value in inputs]
+            given = [lent(value, lender) for value in inputs]
         with masked(takes):
             made = convert_body(pfor_input, branch, given)
             return [form.flat(value, is_stacked=True) for form, value in zip(forms, made, strict=True)]
@@ -205,16 +205,6 @@ def _run_branch(
         return [form.nothing(output) for form, output in zip(forms, branch.outputs, strict=True)]
 
     return _listed(tf.cond(tf.reduce_any(takes), run, skip), branch.outputs)
-
-
-def _lent(value: Any, lender: tf.Tensor) -> Any:
-    """Return a value with the rows that others may compute on."""
-    content = list_content(value)
-    if content is None:
-        return wrap(tf.gather(value.t, lender), stacked=True) if value.is_stacked else value
-    if not content.per_row:
-        return value
-    return wrap_list(content.with_dense(tf.gather(content.dense, lender, axis=1)))
 
 
 def _tried(pfor_input: Any, branch: Any, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:

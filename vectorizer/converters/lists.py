@@ -35,7 +35,7 @@ from vectorizer._pfor import (
 from vectorizer.converters.masks import current_mask, valid_index
 from vectorizer.converters.rows import rows_where
 
-__all__ = ["CONVERTERS", "Content", "as_list", "listed"]
+__all__ = ["CONVERTERS", "Content", "as_list", "lent", "listed"]
 
 _GROWS = (
     "a TensorArray that grows must be seen to end at one length for all examples. Give it its largest size, "
@@ -94,6 +94,16 @@ def listed(value: Any) -> Any:
     """Return a wrapped value, a list that all rows share as a list of ours, where its length is known."""
     content = as_list(value)
     return value if content is None else wrap_list(content)
+
+
+def lent(value: Any, lender: tf.Tensor) -> Any:
+    """Return a value with the rows that others may compute on."""
+    content = list_content(value)
+    if content is None:
+        return wrap(tf.gather(value.t, lender), stacked=True) if value.is_stacked else value
+    if not content.per_row:
+        return value
+    return wrap_list(content.with_dense(tf.gather(content.dense, lender, axis=1)))
 
 
 def _shared(handle: tf.Tensor) -> Content | None:

@@ -11,9 +11,9 @@ shapes dynamic, and so keeps XLA away.
    stacked copy is kept of the value that each row left with.
 4. Which variables are stacked is a fixed point: a body can make a stacked value of an invariant one. It is found
    on scratch graphs, before the loop is built.
-5. Rows that have left still compute. If the body can raise, they do so on the last state for which their condition
-   held, not on the one after it (``x[i]`` with ``i == n``); a row that never entered borrows an active row's.
-
+5. Rows that have left still compute. Whatever of theirs reaches an op that can raise, state or not, they borrow in
+   each step from a row that is still in the loop: their own last state does not do, as the shared variables go on
+   (``x[n - 1 - t]``).
 6. Tensor lists are loop variables like others (``lists.py``), except that their rows are the second dimension, and
    that a list which is only written to takes the mask along instead of being chosen from as a whole.
 
@@ -41,9 +41,9 @@ from vectorizer._pfor import (
     wrap,
     wrap_list,
 )
-from vectorizer.converters.lists import Content, as_list, listed
+from vectorizer.converters.lists import Content, as_list, lent, listed
 from vectorizer.converters.masks import masked
-from vectorizer.converters.raising import can_raise
+from vectorizer.converters.raising import raising_ops
 from vectorizer.converters.rows import borrowed, elements_where, rows_where
 from vectorizer.converters.trips import Trips, passed, same, trips_of, writes_of
 
@@ -58,7 +58,8 @@ class _Plan:
     changing: tuple[int, ...]
     stacked: tuple[bool, ...]
     cond_is_stacked: bool
-    must_guard: bool
+    #: What reaches an op that can raise.
+    lent: frozenset[int]
     #: Shared variables that something after the loop reads.
     read_shared: tuple[int, ...]
     #: What the changing lists are before the loop, of known elements for each row.
@@ -161,22 +162,27 @@ class _Loop:
             if op.outputs[index].consumers()
             or any(op.outputs[index] is out for out in getattr(op.graph, "outputs", ()))
         }
-        must_guard = can_raise(conversions)
+        lent = self._reaching(raising_ops(conversions))
         return _Plan(
             changing=self._changing,
             stacked=tuple(is_stacked),
             cond_is_stacked=cond.is_stacked,
-            must_guard=must_guard,
+            lent=lent,
             read_shared=tuple(index for index in self._changing if index in read and not is_stacked[index]),
             lists=lists,
             written=frozenset(
-                index
-                for index, content in made_lists.items()
-                if content.origin == index
-                # A row that has left, and must not fail, is not to read what it wrote in its last step.
-                and not (must_guard and writes_of(self._body, index, allowed=frozenset()) is None)
+                index for index, content in made_lists.items() if content.origin == index and index not in lent
             ),
         )
+
+    def _reaching(self, ops: Sequence[Any]) -> frozenset[int]:
+        """Return the loop variables on which ops of the body or the condition depend."""
+        if any(op.graph is not self._body and op.graph is not self._cond for op in ops):
+            return frozenset(range(len(self._inputs)))  # an op of a branch or a loop within
+        found = _reached(self._body, [tensor for op in ops if op.graph is self._body for tensor in op.inputs])
+        tested = _reached(self._cond, [tensor for op in ops if op.graph is self._cond for tensor in op.inputs])
+        # The condition is tested on what the body makes.
+        return found | tested | _reached(self._body, [self._body.outputs[index] for index in tested])
 
     def _run(self, graph: Any, values: Sequence[Any], changed: dict[int, tf.Tensor], plan: _Plan) -> list[Any]:
         """Convert a function of the loop, with the changing variables replaced."""
@@ -231,13 +237,8 @@ class _Loop:
         """Build the loop of a condition that each row has for itself."""
         # What is written under a mask needs no choice.
         own = [index for index in plan.changing if plan.stacked[index] and index not in plan.written]
-        shared = [index for index in plan.changing if not plan.stacked[index]]
         start = _start(values, plan)
         active = self._run(self._cond, values, start, plan)[0].t
-        result = {index: start[index] for index in own}
-        if plan.must_guard:
-            lender = borrowed(active)
-            start.update({index: tf.gather(start[index], lender, axis=int(index in plan.lists)) for index in own})
         left_with = {index: stacked(values[index], self._pfor_input) for index in plan.read_shared}
 
         def cond(active: tf.Tensor, *_: Any) -> tf.Tensor:
@@ -246,35 +247,50 @@ class _Loop:
         def chosen(index: int, mask: tf.Tensor, new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
             return elements_where(mask, new, old) if index in plan.lists else rows_where(mask, new, old)
 
-        def body(
-            active: tf.Tensor,
-            state: dict[int, tf.Tensor],
-            result: dict[int, tf.Tensor],
-            left_with: dict[int, tf.Tensor],
-        ) -> tuple[Any, ...]:
+        def body(active: tf.Tensor, state: dict[int, tf.Tensor], left_with: dict[int, tf.Tensor]) -> tuple[Any, ...]:
+            given, constants = dict(state), list(values)
+            if plan.lent:
+                lender = borrowed(active)
+                for index in plan.lent:
+                    if index in own:
+                        given[index] = tf.gather(state[index], lender, axis=int(index in plan.lists))
+                    elif index not in plan.changing:
+                        constants[index] = lent(values[index], lender)
             with masked(active):
-                made = self._step(values, state, plan)
-                remain = active & self._run(self._cond, values, made, plan)[0].t
+                made = self._step(constants, given, plan)
+                remain = active & self._run(self._cond, constants, made, plan)[0].t
             left_with = {
                 index: rows_where(active, stacked(wrap(made[index], stacked=False), self._pfor_input), was)
                 for index, was in left_with.items()
             }
-            advanced = {index: made[index] for index in (*shared, *plan.written)}
-            if plan.must_guard:
-                result = {index: chosen(index, active, made[index], was) for index, was in result.items()}
-                advanced.update({index: chosen(index, remain, made[index], state[index]) for index in own})
-            else:
-                advanced.update({index: chosen(index, active, made[index], state[index]) for index in own})
-            return remain, advanced, result, left_with
+            advanced = {
+                index: chosen(index, active, new, state[index]) if index in own else new for index, new in made.items()
+            }
+            return remain, advanced, left_with
 
-        kept = result if plan.must_guard else {}
-        _, state, kept, left_with = tf.while_loop(cond, body, (active, start, kept, left_with))
-        rows = {**state, **kept, **left_with}
+        _, state, left_with = tf.while_loop(cond, body, (active, start, left_with))
+        rows = {**state, **left_with}
         return {index: self._final(index, rows[index], plan) for index in plan.changing}
 
 
 def _start(values: Sequence[Any], plan: _Plan) -> dict[int, Any]:
     return {index: plan.lists[index].dense if index in plan.lists else values[index].t for index in plan.changing}
+
+
+def _reached(graph: Any, tensors: Sequence[Any]) -> frozenset[int]:
+    """Return which inputs of a graph the tensors in it are computed from."""
+    positions = {given.name: index for index, given in enumerate(graph.inputs)}
+    found: set[int] = set()
+    seen: set[str] = set()
+    waiting = list(tensors)
+    while waiting:
+        tensor = waiting.pop()
+        if tensor.name in positions:
+            found.add(positions[tensor.name])
+        elif tensor.op.name not in seen:
+            seen.add(tensor.op.name)
+            waiting.extend(tensor.op.inputs)
+    return frozenset(found)
 
 
 def _variable(body: Any, tensor: Any) -> int | None:

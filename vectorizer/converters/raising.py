@@ -11,7 +11,7 @@ from typing import Any
 
 from vectorizer._pfor import constant_of
 
-__all__ = ["can_raise"]
+__all__ = ["can_raise", "raising_ops"]
 
 #: Ops that never look at values, or have an answer for all of them. Those of lists have it by their converters.
 _TOTAL = frozenset(
@@ -252,13 +252,18 @@ _CHOOSING = _CALLING - {"PartitionedCall", "StatefulPartitionedCall"}
 
 
 def can_raise(conversions: Collection[Any], *, in_branch: bool = False) -> bool:
-    """Return True if an op among the conversions may fail because of a row's own value. Unknown ops may.
+    """Return True if an op among the conversions may fail because of a row's own value. Unknown ops may."""
+    return bool(raising_ops(conversions, in_branch=in_branch))
+
+
+def raising_ops(conversions: Collection[Any], *, in_branch: bool = False) -> list[Any]:
+    """Return the ops that may fail because of a row's own value.
 
     An index that all rows share is right for the rows of a loop that are still in it. It need not be so in a branch,
     which no row may take, nor in a loop or branch within, where the rows that have left may still be.
     """
     judges_shared = in_branch or any(entry.op.type in _CHOOSING for entry in conversions)
-    return any(_can_raise(entry.op, entry.stacked, judges_shared=judges_shared) for entry in conversions)
+    return [entry.op for entry in conversions if _can_raise(entry.op, entry.stacked, judges_shared=judges_shared)]
 
 
 def _can_raise(op: Any, stacked: tuple[bool, ...], *, judges_shared: bool) -> bool:

@@ -107,6 +107,19 @@ def test_values_read_from_a_list_are_an_index() -> None:
     hold(predict, {"x": ROWS, "n": COUNTS})
 
 
+def test_row_that_has_left_does_not_follow_the_shared_counter_out_of_range() -> None:
+    def predict(x: tf.Tensor, n: tf.Tensor) -> dict[str, tf.Tensor]:
+        made = tf.TensorArray(tf.float32, size=3, element_shape=[])
+        total = tf.constant(0.0)
+        for t in tf.range(n):
+            value = tf.gather(x, n - 1 - t)
+            made = made.write(n - 1 - t, value + 1.0)
+            total = total * 0.5 + value
+        return {"total": total, "back": made.stack()}
+
+    hold(predict, {"x": ROWS, "n": COUNTS % 4})
+
+
 def test_list_written_in_a_branch() -> None:
     def predict(x: tf.Tensor) -> tf.Tensor:
         made = tf.TensorArray(tf.float32, size=3, element_shape=[])
