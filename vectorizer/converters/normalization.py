@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import Converter, same_op, stacked, stock_registry, wrap
+from vectorizer._pfor import Converter, not_for_these, same_op, stacked, stock_registry, wrap
 from vectorizer.converters.folding import folded, reshape_to, sizes, unfolded
 
 __all__ = ["CONVERTERS"]
@@ -18,6 +18,8 @@ def _fused_batch_norm(pfor_input: Any) -> Any:
     Shapes: values [rows, n, h, w, c], scale, offset, mean and variance [c] or [rows, c].
     """
     if pfor_input.get_attr("is_training"):
+        if pfor_input.op_type not in stock_registry():
+            not_for_these("statistics of an example's own batch have a batched form in FusedBatchNormV3 alone")
         return stock_registry()[pfor_input.op_type](pfor_input)
     values = stacked(pfor_input.input(0), pfor_input)
     rows = sizes(values)[0]
@@ -42,7 +44,8 @@ def _fused_batch_norm(pfor_input: Any) -> Any:
 def _statistics(pfor_input: Any) -> list[Any]:
     """Return the other outputs: mean and variance as they were given. The kernel leaves its reserve uninitialized."""
     mean, variance = pfor_input.inputs[3:5]
-    return [mean, variance, mean, variance, wrap(tf.zeros([], pfor_input.outputs[5].dtype), stacked=False)]
+    rest = [wrap(tf.zeros([], output.dtype), stacked=False) for output in pfor_input.outputs[5:]]
+    return [mean, variance, mean, variance, *rest]
 
 
 def _l2_loss(pfor_input: Any) -> Any:
@@ -50,4 +53,9 @@ def _l2_loss(pfor_input: Any) -> Any:
     return wrap(tf.reduce_sum(tf.square(value), list(range(1, len(value.shape)))) / 2, stacked=True)
 
 
-CONVERTERS: dict[str, Converter] = {"FusedBatchNormV3": _fused_batch_norm, "L2Loss": _l2_loss}
+CONVERTERS: dict[str, Converter] = {
+    "FusedBatchNorm": _fused_batch_norm,
+    "FusedBatchNormV2": _fused_batch_norm,
+    "FusedBatchNormV3": _fused_batch_norm,
+    "L2Loss": _l2_loss,
+}

@@ -1,4 +1,4 @@
-"""Images in another size or place: resizing, cropping, projective transforms, with their derivatives."""
+"""Images in another size or place: resizing, cropping, projective transforms, with their derivatives; boxes on them."""
 
 from __future__ import annotations
 
@@ -78,6 +78,8 @@ CONVERTERS: dict[str, Converter] = {
     "CropAndResize": _crop_and_resize,
     "CropAndResizeGradBoxes": _crop_gradient_of_boxes,
     "CropAndResizeGradImage": _crop_gradient_of_image,
+    "DrawBoundingBoxes": batch_folding({0, 1}),
+    "DrawBoundingBoxesV2": batch_folding({0, 1}),
     "ImageProjectiveTransformV2": _projective_transform,
     "ImageProjectiveTransformV3": _projective_transform,
     "ResizeArea": batch_folding({0}),

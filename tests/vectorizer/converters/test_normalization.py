@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.vectorizer.oracle import check
-from vectorizer import Vectorized
+from tests.vectorizer.oracle import check, spec
+from vectorizer import LoopedOpError, Vectorized, vectorize
 
 RNG = np.random.default_rng(0)
 BUCKETS = (1, 2, 7, 8)
@@ -51,6 +51,26 @@ def test_halves_are_normalized_by_floats(dtype: str) -> None:
         rtol=2e-2,
         tolerance=2e-2,
     )
+
+
+@pytest.mark.parametrize("op", [tf.raw_ops.FusedBatchNorm, tf.raw_ops.FusedBatchNormV2])
+@pytest.mark.parametrize("own", [[], list(NUMBERS)])
+def test_older_forms(op: Any, own: list[str]) -> None:
+    def older(x: tf.Tensor, **numbers: tf.Tensor) -> tf.Tensor:
+        given = {name: numbers.get(name, tf.constant(NUMBERS[name][0])) for name in NUMBERS}
+        return op(x=x, **{**given, "variance": tf.abs(given["variance"]) + 0.1}, is_training=False).y
+
+    check_loop_free(older, {"x": IMAGES, **{name: NUMBERS[name] for name in own}})
+
+
+def test_older_form_with_statistics_of_the_examples_own_batch_is_refused_by_name() -> None:
+    empty = tf.zeros([0])
+    with pytest.raises(LoopedOpError, match=r"op FusedBatchNormV2 .*FusedBatchNormV3 alone"):
+        vectorize(
+            lambda x: tf.raw_ops.FusedBatchNormV2(x=x, scale=[1.0], offset=[0.0], mean=empty, variance=empty).y,
+            inputs={"x": spec(2, 3, 3, 1)},
+            buckets=(2,),
+        )
 
 
 def test_mean_and_variance_are_given_back() -> None:

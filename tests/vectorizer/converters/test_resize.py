@@ -164,3 +164,12 @@ def test_fill_value_of_each_row_is_refused_by_name() -> None:
             inputs={"x": spec(6, 5, 2), "fill": spec()},
             buckets=(2,),
         )
+
+
+def test_boxes_that_are_drawn() -> None:
+    colors = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    images = IMAGES[..., :1]
+    check_loop_free(
+        lambda x, b: tf.image.draw_bounding_boxes(x[None], b[None], colors[:, :1]), {"x": images, "b": BOXES}
+    )
+    check_loop_free(lambda x, b: tf.raw_ops.DrawBoundingBoxes(images=x[None], boxes=b[None]), {"x": images, "b": BOXES})
