@@ -50,12 +50,63 @@ def _contrast(pfor_input: Any) -> Any:
 
 
 def _saturation(pfor_input: Any) -> Any:
-    def adjusted(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
-        hue, saturation, value = tf.split(tf.image.rgb_to_hsv(images), 3, -1)
-        saturation = tf.minimum(tf.maximum(saturation * factor, 0.0), 1.0)
-        return tf.image.hsv_to_rgb(tf.concat([hue, saturation, value], -1))
+    return _adjust(pfor_input, _saturated)
 
-    return _adjust(pfor_input, adjusted)
+
+def _saturated(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
+    """Multiply the saturation.
+
+    Not by way of RGBToHSV and HSVToRGB: for a hue just below a whole turn, which rounds to one, the kernel has no
+    sector and answers grey, and so must a batch. Its comparisons also decide what a NaN becomes.
+    """
+    red, green, blue = tf.split(images, 3, -1)
+    value = _upper(red, _upper(green, blue))
+    spread = value - _lower(red, _lower(green, blue))
+    per_sector = 1.0 / (_N_SECTORS * spread)
+    hue = tf.where(
+        red == value,
+        per_sector * (green - blue),
+        tf.where(green == value, per_sector * (blue - red) + 2 / 6, per_sector * (red - green) + 4 / 6),
+    )
+    hue = tf.where(spread <= 0, 0.0, hue)
+    hue = tf.where(hue < 0, hue + 1.0, hue) * _N_SECTORS
+    saturation = tf.where(value > 0, spread / value, 0.0) * factor
+    chroma = _lower(tf.ones([]), _upper(tf.zeros([]), saturation)) * value
+    middle = chroma * (1.0 - tf.abs(tf.math.floormod(hue, 2.0) - 1.0))
+    none = tf.zeros_like(chroma)
+    return _channels(tf.floor(hue), chroma, middle, none, otherwise=(none, none, none)) + (value - chroma)
+
+
+def _lower(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    return tf.where(b < a, b, a)
+
+
+def _upper(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    return tf.where(a < b, b, a)
+
+
+def _channels(
+    sector: tf.Tensor,
+    largest: tf.Tensor,
+    middle: tf.Tensor,
+    smallest: tf.Tensor,
+    *,
+    otherwise: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+) -> tf.Tensor:
+    """Put the three values of each pixel on the channels that its sector says. Shapes: [..., 1] -> [..., 3]."""
+    red = (largest, middle, smallest, smallest, middle, largest)
+    # Green is as red was two sectors before, and blue as green.
+    green, blue = (red[4:] + red[:4]), (red[2:] + red[:2])
+    return tf.concat(
+        [_of_sector(sector, values, other) for values, other in zip((red, green, blue), otherwise, strict=True)], -1
+    )
+
+
+def _of_sector(sector: tf.Tensor, by_sector: tuple[tf.Tensor, ...], otherwise: tf.Tensor) -> tf.Tensor:
+    chosen = otherwise
+    for number, value in enumerate(by_sector):
+        chosen = tf.where(sector == number, value, chosen)
+    return chosen
 
 
 def _hue(pfor_input: Any) -> Any:
@@ -69,14 +120,15 @@ def _turned(images: tf.Tensor, delta: tf.Tensor) -> tf.Tensor:
     within the sector is where the middle one lies between the others.
     """
     red, green, blue = tf.split(images, 3, -1)
-    largest, smallest = (reduce(images, -1, keepdims=True) for reduce in (tf.reduce_max, tf.reduce_min))
-    # The middle one by comparison, as the sum of the three minus the others would round.
-    middle = tf.maximum(tf.minimum(red, green), tf.minimum(tf.maximum(red, green), blue))
     sector = tf.where(
         red < green,
         tf.where(blue < red, 1.0, tf.where(blue > green, 3.0, 2.0)),
         tf.where(blue < green, 0.0, tf.where(blue > red, 4.0, 5.0)),
     )
+    # By the sector, and not by minimum and maximum: which channel is which is settled even where one is a NaN.
+    largest = _of_sector(sector, (red, green, green, blue, blue), red)
+    middle = _of_sector(sector, (green, red, blue, green, red), blue)
+    smallest = _of_sector(sector, (blue, blue, red, red, green), green)
     place = (middle - smallest) / (largest - smallest)
     falls = tf.math.floormod(sector, 2.0) > 0
     hue = tf.where(largest == smallest, 0.0, sector + tf.where(falls, 1.0 - place, place))
@@ -87,21 +139,7 @@ def _turned(images: tf.Tensor, delta: tf.Tensor) -> tf.Tensor:
     place = hue - sector
     falls = tf.math.floormod(sector, 2.0) > 0
     middle = smallest + tf.where(falls, 1.0 - place, place) * (largest - smallest)
-
-    def channel(*by_sector: tf.Tensor) -> tf.Tensor:
-        chosen = by_sector[-1]
-        for number, value in reversed(list(enumerate(by_sector[:-1]))):
-            chosen = tf.where(sector == number, value, chosen)
-        return chosen
-
-    return tf.concat(
-        [
-            channel(largest, middle, smallest, smallest, middle, largest),
-            channel(middle, largest, largest, middle, smallest, smallest),
-            channel(smallest, smallest, middle, largest, largest, middle),
-        ],
-        -1,
-    )
+    return _channels(sector, largest, middle, smallest, otherwise=(largest, smallest, middle))
 
 
 CONVERTERS: dict[str, Converter] = {

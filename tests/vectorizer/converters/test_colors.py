@@ -105,6 +105,30 @@ def test_hue_of_colours_out_of_range_and_of_several_turns() -> None:
     np.testing.assert_allclose(vectorized(x=x, d=delta), want, rtol=0, atol=1e-6)
 
 
+def test_saturation_of_a_hue_that_rounds_to_a_whole_turn_is_the_kernels() -> None:
+    """For such a pixel the kernel finds no sector and answers grey."""
+    pixel = np.array([1.0, 0.5, np.nextafter(np.float32(0.5), np.float32(1))], np.float32)
+    x = np.broadcast_to(pixel, (8, 2, 2, 3)).copy()
+    x[1::2] = RNG.normal(size=(4, 2, 2, 3))
+    vectorized = check_loop_free(saturation, {"x": x, "f": FACTORS})
+    grey = vectorized(x=x[:1], f=[1.0])[0, 0, 0]
+    assert grey.tolist() == [0.5, 0.5, 0.5]
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, 1e20, 1e-40])
+@pytest.mark.parametrize("name", ["hue", "saturation"])
+def test_special_numbers_become_what_the_kernel_makes_of_them(name: str, special: float) -> None:
+    adjust, factors = ADJUSTMENTS[name]
+    x = RNG.normal(size=(8, 5, 5, 3)).astype(np.float32)
+    x.reshape(-1)[RNG.integers(0, x.size, x.size // 4)] = special
+    vectorized = vectorize(adjust, inputs={"x": spec(5, 5, 3), "f": spec()}, buckets=(8,))
+    got = vectorized(x=x, f=factors)
+    rounding = 1e-6 * np.abs(x[np.isfinite(x)]).max()
+    for row in range(8):
+        want = adjust(tf.constant(x[row]), tf.constant(factors[row]))
+        np.testing.assert_allclose(got[row], want, rtol=1e-5, atol=rounding)
+
+
 def test_factor_of_each_row_on_halves_is_refused_by_name() -> None:
     def predict(x: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
         return tf.raw_ops.AdjustContrastv2(images=tf.cast(x, tf.float16), contrast_factor=f)
