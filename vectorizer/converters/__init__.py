@@ -28,6 +28,7 @@ from vectorizer.converters import (
     sequences,
     shapes,
     slicing,
+    strings,
     suppression,
     windows,
 )
@@ -59,6 +60,7 @@ def converters() -> dict[str, Converter]:
         **sequences.CONVERTERS,
         **shapes.CONVERTERS,
         **slicing.CONVERTERS,
+        **strings.CONVERTERS,
         **suppression.CONVERTERS,
         **windows.CONVERTERS,
     }

@@ -1,0 +1,92 @@
+"""Strings and tables: each element by itself, so that no op runs once for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.vectorizer.oracle import check, spec
+from vectorizer import LoopedOpError, vectorize
+
+BUCKETS = (1, 2, 7, 8)
+WORDS = np.array(
+    [b"Row wise", b" a b ", b"ABC", b"", b"7", "H\u00f6ren".encode(), b"aab", b"zz top"],
+    dtype=object,
+)
+PAIRS = np.stack([WORDS, WORDS[::-1]], axis=1)
+COUNTS = np.array([0, 1, 2, 0, 1, 2, 1, 0], np.int32)
+
+ELEMENTWISE: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "lower": tf.strings.lower,
+    "upper": tf.strings.upper,
+    "upper_utf8": lambda s: tf.strings.upper(s, encoding="utf-8"),
+    "strip": tf.strings.strip,
+    "length": tf.strings.length,
+    "regex_replace": lambda s: tf.strings.regex_replace(s, "[ab]+", "<\\0>"),
+    "regex_replace_by_tensor": lambda s: tf.raw_ops.RegexReplace(input=s, pattern="a", rewrite="b"),
+    "regex_full_match": lambda s: tf.strings.regex_full_match(s, "[a-z]*"),
+    "base64": lambda s: tf.io.decode_base64(tf.io.encode_base64(s)),
+    "encode_base64": lambda s: tf.io.encode_base64(s, pad=True),
+    "hash": lambda s: tf.strings.to_hash_bucket_fast(s, 1000),
+    "strong_hash": lambda s: tf.strings.to_hash_bucket_strong(s, 1000, [1, 2]),
+    "transcode": lambda s: tf.strings.unicode_transcode(s, "UTF-8", "UTF-16-BE"),
+    "number": lambda s: tf.strings.to_number(tf.strings.as_string(tf.strings.length(s))),
+    "padded_raw": lambda s: tf.ensure_shape(tf.io.decode_raw(s, tf.uint8, fixed_length=4), [*s.shape, 4]),
+    "substr": lambda s: tf.strings.substr(s, 0, 2),
+    "join": lambda s: tf.strings.join([s, "-", s], separator="|"),
+}
+
+
+@pytest.mark.parametrize("values", [WORDS, PAIRS], ids=["scalars", "vectors"])
+@pytest.mark.parametrize("op", ELEMENTWISE)
+def test_op_takes_each_string_by_itself(op: str, values: np.ndarray) -> None:
+    def predict(s: tf.Tensor) -> tf.Tensor:
+        return ELEMENTWISE[op](s)
+
+    vectorized = check(predict, {"s": values}, buckets=BUCKETS, n_rows=BUCKETS)
+    assert vectorized.certificate.looped == ()
+    assert vectorized.certificate.loops_batched == 0
+
+
+def test_substrings_at_each_rows_own_place() -> None:
+    def predict(s: tf.Tensor, n: tf.Tensor) -> dict[str, tf.Tensor]:
+        long = tf.strings.join([s, "....."])
+        start = n % 3
+        return {
+            "each": tf.strings.substr(long, tf.fill([2], start), [1, 2]),
+            "one": tf.strings.substr(long[0], start, 3),
+        }
+
+    vectorized = check(predict, {"s": PAIRS, "n": COUNTS}, buckets=BUCKETS, n_rows=BUCKETS)
+    assert vectorized.certificate.loops_batched == 0
+
+
+def test_join_of_a_rows_own_and_shared_strings_of_different_ranks() -> None:
+    def predict(s: tf.Tensor) -> tf.Tensor:
+        return tf.strings.join([s, s[0], tf.constant(["x", "y"]), "!"])
+
+    assert check(predict, {"s": PAIRS}, buckets=BUCKETS, n_rows=BUCKETS).certificate.loops_batched == 0
+
+
+def test_table_is_looked_up_once_for_all_rows() -> None:
+    table = tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(tf.constant(["aab", "7", ""]), tf.constant([3, 4, 5], tf.int64)), -1
+    )
+
+    def predict(s: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"found": table.lookup(s), "size": table.size() + tf.cast(tf.strings.length(s[0]), tf.int64)}
+
+    vectorized = check(predict, {"s": PAIRS}, buckets=BUCKETS, n_rows=BUCKETS)
+    assert vectorized.certificate.looped == ()
+    assert vectorized.certificate.loops_batched == 0
+
+
+def test_pattern_of_each_row_is_refused() -> None:
+    def predict(s: tf.Tensor) -> tf.Tensor:
+        return tf.raw_ops.RegexReplace(input=s, pattern=tf.strings.join(["a", "b"]) + s, rewrite="b")
+
+    with pytest.raises(LoopedOpError, match=r"RegexReplace.*depends on the example"):
+        vectorize(predict, inputs={"s": spec(dtype=tf.string)}, buckets=(2,))

@@ -1,0 +1,92 @@
+"""Strings, and tables that look them up: most of their ops take each element by itself, and so the rows too.
+
+Left out: ops whose result has another length for each string (StringSplit, DecodeRaw, UnicodeDecode), which rows can't
+be stacked of; DecodePaddedRaw has the same length for all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from vectorizer._pfor import Converter, not_for_these, rows_of, same_op, stacked, wrap
+
+__all__ = ["CONVERTERS"]
+
+#: Elementwise in the first operand; further ones, such as a pattern, are scalars that all rows must share.
+_ELEMENTWISE = (
+    "AsString",
+    "DecodeBase64",
+    "DecodePaddedRaw",
+    "EncodeBase64",
+    "RegexFullMatch",
+    "RegexReplace",
+    "StaticRegexFullMatch",
+    "StaticRegexReplace",
+    "StringLength",
+    "StringLower",
+    "StringStrip",
+    "StringToHashBucket",
+    "StringToHashBucketFast",
+    "StringToHashBucketStrong",
+    "StringToNumber",
+    "StringUpper",
+    "UnicodeScript",
+    "UnicodeTranscode",
+)
+
+
+def _elementwise(pfor_input: Any) -> Any:
+    first, *others = pfor_input.inputs
+    if any(other.is_stacked for other in others):
+        not_for_these("a pattern or length of it depends on the example")
+    return wrap(same_op(pfor_input, [first.t, *(other.t for other in others)])[0], stacked=True)
+
+
+def _join(pfor_input: Any) -> Any:
+    shape = pfor_input.outputs[0].shape
+    if not shape.is_fully_defined():
+        not_for_these("the shape of what it joins is not known")
+    return wrap(same_op(pfor_input, [_filled(pfor_input, k) for k in range(len(pfor_input.inputs))])[0], stacked=True)
+
+
+def _substr(pfor_input: Any) -> Any:
+    if not pfor_input.outputs[0].shape.is_fully_defined():
+        not_for_these("the shape of what it cuts is not known")
+    filled = [_filled(pfor_input, position) for position in range(3)]
+    # The kernel broadcasts over two dimensions at most, and not at all over a vector.
+    flat = [tf.reshape(value, [-1]) for value in filled]
+    return wrap(tf.reshape(same_op(pfor_input, flat)[0], filled[0].shape), stacked=True)
+
+
+def _filled(pfor_input: Any, position: int) -> tf.Tensor:
+    """Return an operand with an element for each of the result's, for each row."""
+    shape = pfor_input.outputs[0].shape.as_list()
+    value = stacked(pfor_input.inputs[position], pfor_input)
+    per_example = pfor_input.op.inputs[position].shape
+    if per_example.rank is None:
+        not_for_these("the shape of an operand is not known")
+    rows = rows_of(pfor_input)
+    aligned = tf.reshape(value, [rows, *[1] * (len(shape) - per_example.rank), *per_example.as_list()])
+    return tf.broadcast_to(aligned, [rows, *shape])
+
+
+def _find(pfor_input: Any) -> Any:
+    table, keys, default = pfor_input.inputs
+    if table.is_stacked or default.is_stacked:
+        not_for_these("its table or default depends on the example")
+    return wrap(same_op(pfor_input, [table.t, keys.t, default.t])[0], stacked=keys.is_stacked)
+
+
+def _size(pfor_input: Any) -> Any:
+    return wrap(same_op(pfor_input, [pfor_input.unstacked_input(0)])[0], stacked=False)
+
+
+CONVERTERS: dict[str, Converter] = {
+    **dict.fromkeys(_ELEMENTWISE, _elementwise),
+    "LookupTableFindV2": _find,
+    "LookupTableSizeV2": _size,
+    "StringJoin": _join,
+    "Substr": _substr,
+}
