@@ -14,15 +14,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from vectorizer._pfor import Converter, is_stateful, not_for_these, stacked, stock_registry, wrap
+from vectorizer._pfor import Converter, not_for_these, stacked, stock_registry, wrap
+from vectorizer.converters.expressions import constant_difference
 from vectorizer.converters.folding import reshape_to, sizes
 from vectorizer.converters.stacking import numbered, repeated
 
 __all__ = ["CONVERTERS"]
-
-_SAME_VALUE = frozenset({"Identity", "StopGradient"})
-#: How deep two expressions are compared.
-_DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +119,7 @@ def _planned(pfor_input: Any, rank: int | None) -> _Plan:
         if (first is not None or not has_begin) and (last is not None or not has_end):
             fixed[dim] = slice(first if has_begin else None, last if has_end else None, step)
             continue
-        span = _difference(op.inputs[2], op.inputs[1], entry) if has_begin and has_end else None
+        span = constant_difference(op.inputs[2], op.inputs[1], entry) if has_begin and has_end else None
         count = 0 if span is None else -(-span // step)
         if count <= 0:
             not_for_these(
@@ -243,64 +240,6 @@ def _places(part: _Moving, size: tf.Tensor, *, negative_from_end: bool) -> tf.Te
         # Counting down from beyond the end would come back into range.
         return tf.where(first[..., tf.newaxis] >= size, size, first[..., tf.newaxis] + steps)
     return first[..., tf.newaxis] + steps
-
-
-def _difference(minuend: tf.Tensor, subtrahend: tf.Tensor, entry: int) -> int | None:
-    """Return ``minuend[entry] - subtrahend[entry]`` of the function if it is the same for every example."""
-    (a, a_entry), a_offset = _linear(minuend, entry)
-    (b, b_entry), b_offset = _linear(subtrahend, entry)
-    if a_entry == b_entry and _is_same(a, b, _DEPTH):
-        return a_offset - b_offset
-    return None
-
-
-def _linear(tensor: tf.Tensor, entry: int | None) -> tuple[tuple[tf.Tensor, int | None], int]:
-    """Take the constants off a sum: what remains (and which entry of it, if it is a vector), and their total."""
-    offset = 0
-    while True:
-        op = tensor.op
-        if op.type == "Pack" and entry is not None and op.inputs[0].shape.rank == 0:
-            tensor, entry = op.inputs[entry], None
-        elif op.type in _SAME_VALUE:
-            tensor = op.inputs[0]
-        elif op.type in ("Add", "AddV2", "Sub"):
-            found = _taken_off(op, entry)
-            if found is None:
-                return (tensor, entry), offset
-            tensor, constant = found
-            offset += constant
-        else:
-            return (tensor, entry), offset
-
-
-def _taken_off(op: Any, entry: int | None) -> tuple[tf.Tensor, int] | None:
-    a, b = op.inputs
-    for term, other, sign in ((b, a, -1 if op.type == "Sub" else 1), (a, b, 1)):
-        if op.type == "Sub" and term is a:
-            continue
-        known = tf.get_static_value(term)
-        if known is None or other.shape.rank != op.outputs[0].shape.rank:
-            continue
-        values = np.asarray(known)
-        return other, sign * int(values if values.ndim == 0 else values[entry if values.size > 1 else 0])
-    return None
-
-
-def _is_same(a: tf.Tensor, b: tf.Tensor, depth: int) -> bool:
-    """Compare two tensors of the function by how they are computed."""
-    if a is b or (a.op.name == b.op.name and a.graph is b.graph and a.value_index == b.value_index):
-        return True
-    ops = (a.op, b.op)
-    if (
-        depth == 0
-        or ops[0].type != ops[1].type
-        or a.value_index != b.value_index
-        or any(is_stateful(op) or op.type == "Placeholder" for op in ops)
-        or len(ops[0].inputs) != len(ops[1].inputs)
-        or dict(ops[0].node_def.attr) != dict(ops[1].node_def.attr)
-    ):
-        return False
-    return all(_is_same(x, y, depth - 1) for x, y in zip(ops[0].inputs, ops[1].inputs, strict=True))
 
 
 CONVERTERS: dict[str, Converter] = {
