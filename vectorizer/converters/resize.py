@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -12,14 +13,31 @@ from vectorizer.converters.folding import batch_folding, folded, sizes, unfolded
 __all__ = ["CONVERTERS"]
 
 
-def _image_of_each_box(boxes_of: tf.Tensor, n_images: Any) -> tf.Tensor:
+def _is_nowhere(boxes: tf.Tensor, images: Sequence[Any], crops: Sequence[Any]) -> tf.Tensor:
+    """Tell boxes so large that a place within them overflows to no number.
+
+    TensorFlow's kernels read, or write, at whatever address such a place comes out as.
+    Shapes: boxes [rows, boxes, 4]; ``images`` and ``crops`` are heights and widths -> [rows, boxes].
+    """
+    top, left, bottom, right = tf.unstack(boxes, axis=-1)
+    nowhere = []
+    for low, high, size, n in zip((top, left), (bottom, right), images, crops, strict=True):
+        reach = tf.cast(size - 1, boxes.dtype)
+        step = (high - low) * reach / tf.cast(tf.maximum(n - 1, 1), boxes.dtype)
+        places = (low * reach)[..., tf.newaxis] + tf.cast(tf.range(n), boxes.dtype) * step[..., tf.newaxis]
+        of_one = (0.5 * (low + high) * reach)[..., tf.newaxis]
+        nowhere.append(tf.reduce_any(tf.math.is_nan(tf.where(n > 1, places, of_one)), -1))
+    return nowhere[0] | nowhere[1]
+
+
+def _image_of_each_box(boxes_of: tf.Tensor, n_images: Any, *, refused: tf.Tensor) -> tf.Tensor:
     """Return the place of each box's image among the images of all rows; -1, which the kernel refuses, if none.
 
     Without this check a number out of range would show a box of another row's image.
     Shapes: [rows, boxes] -> [rows * boxes].
     """
     rows = sizes(boxes_of)[0]
-    is_known = (boxes_of >= 0) & (boxes_of < n_images)
+    is_known = (boxes_of >= 0) & (boxes_of < n_images) & ~refused
     first = (tf.range(rows) * n_images)[:, tf.newaxis]
     return folded(tf.where(is_known, boxes_of + first, -1))
 
@@ -30,34 +48,36 @@ def _crop_and_resize(pfor_input: Any) -> Any:
     boxes = stacked(pfor_input.input(1), pfor_input)
     image_of = stacked(pfor_input.input(2), pfor_input)
     size = pfor_input.unstacked_input(3)
-    place = _image_of_each_box(image_of, sizes(images)[1]) if images_are_stacked else folded(image_of)
-    (crops,) = same_op(pfor_input, [folded(images) if images_are_stacked else images, folded(boxes), place, size])
+    *_, height, width, _ = sizes(images)
+    refused = _is_nowhere(boxes, (height, width), tf.unstack(size, 2))
+    if images_are_stacked:
+        place = _image_of_each_box(image_of, sizes(images)[1], refused=refused)
+        images = folded(images)
+    else:
+        place = folded(tf.where(refused, -1, image_of))
+    (crops,) = same_op(pfor_input, [images, folded(boxes), place, size])
     return wrap(unfolded(crops, sizes(boxes)[0]), stacked=True)
 
 
 def _crop_gradient_of_image(pfor_input: Any) -> Any:
     """Shapes: gradients [rows, k, h', w', c], boxes [rows, k, 4], their images [rows, k], the images' size [4]."""
     gradients, boxes, image_of = (stacked(pfor_input.input(index), pfor_input) for index in range(3))
-    n_images, *rest = tf.unstack(pfor_input.unstacked_input(3), 4)
-    rows = sizes(gradients)[0]
-    (images,) = same_op(
-        pfor_input,
-        [
-            folded(gradients),
-            folded(boxes),
-            _image_of_each_box(image_of, n_images),
-            tf.stack([n_images * rows, *rest]),
-        ],
-    )
+    n_images, height, width, channels = tf.unstack(pfor_input.unstacked_input(3), 4)
+    rows, _, *crop, _ = sizes(gradients)
+    place = _image_of_each_box(image_of, n_images, refused=_is_nowhere(boxes, (height, width), crop))
+    size = tf.stack([n_images * rows, height, width, channels])
+    (images,) = same_op(pfor_input, [folded(gradients), folded(boxes), place, size])
     return wrap(unfolded(images, rows), stacked=True)
 
 
 def _crop_gradient_of_boxes(pfor_input: Any) -> Any:
     """Shapes: gradients [rows, k, h', w', c], images [rows, n, h, w, c], boxes [rows, k, 4], their images [rows, k]."""
     gradients, images, boxes, image_of = (stacked(pfor_input.input(index), pfor_input) for index in range(4))
-    place = _image_of_each_box(image_of, sizes(images)[1])
+    rows, n_images, height, width, _ = sizes(images)
+    refused = _is_nowhere(boxes, (height, width), sizes(gradients)[2:4])
+    place = _image_of_each_box(image_of, n_images, refused=refused)
     (of_boxes,) = same_op(pfor_input, [folded(gradients), folded(images), folded(boxes), place])
-    return wrap(unfolded(of_boxes, sizes(gradients)[0]), stacked=True)
+    return wrap(unfolded(of_boxes, rows), stacked=True)
 
 
 def _projective_transform(pfor_input: Any) -> Any:

@@ -109,6 +109,31 @@ def test_crop_of_an_image_that_the_example_does_not_have_never_shows_another_row
             vectorized(x=IMAGES[:4], i=[[0], [place], [0], [0]])
 
 
+LARGE = {
+    "of opposite signs": [-3e38, 0.0, 3e38, 1.0],
+    "far away": [3e38, 0.0, -3e38, 1.0],
+    "wide": [0.0, -2e38, 1.0, 3e38],
+    "no number": [0.0, 0.0, np.nan, 1.0],
+}
+
+
+@pytest.mark.parametrize("case", LARGE)
+@pytest.mark.parametrize("shared", [False, True])
+def test_box_whose_places_overflow_is_an_error_where_the_kernel_would_read_anywhere(case: str, *, shared: bool) -> None:
+    vectorized = vectorize(
+        lambda x, b: tf.image.crop_and_resize(IMAGE[None] + 0.0 if shared else x[None], [b], [0], (3, 3)),
+        inputs={"x": spec(6, 5, 2), "b": spec(4)},
+        buckets=(2,),
+    )
+    with pytest.raises(tf.errors.OpError):
+        vectorized(x=IMAGES[:2], b=[[0.0, 0.0, 1.0, 1.0], LARGE[case]])
+
+
+def test_large_box_whose_places_are_numbers_is_answered() -> None:
+    boxes = np.array([[0, 0, 1e30, 1e30], [-1e30, 0, 1e30, 1], [1e37, 1e37, 1e37, 1e37], [0, 0, 1, 1]], np.float32)
+    check(lambda x, b: tf.image.crop_and_resize(x[None], [b], [0], (3, 3)), {"x": IMAGES[:4], "b": boxes}, n_rows=(4,))
+
+
 @pytest.mark.parametrize("of", ["x", "b"])
 def test_derivatives_of_cropping(of: str) -> None:
     def gradient(x: tf.Tensor, b: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
