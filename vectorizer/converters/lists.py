@@ -9,7 +9,7 @@ the list's own dimension first, so that an element that all rows share the index
    as zeros, as ``TensorArray.stack`` has it too.
 3. In a masked loop, a list may carry an ``origin``: then writes are for the rows in the loop only (``masks.py``), and
    hand it on, by which the loop sees that nothing else happened to the list: no step copies it to choose from.
-4. Rows that a piece of the graph is not for have the index 0 there: they can't fail.
+4. Rows that a piece of the graph is not for read and write within the list there: they can't fail.
 
 XLA compiles all of it, and there are no loops.
 """
@@ -162,7 +162,7 @@ def _resized(content: Content, pfor_input: Any) -> Content:
 
 
 def _written(content: Content, index: Any, item: tf.Tensor, rows: int) -> tf.Tensor:
-    dense, at = content.dense, valid_index(index.t, stacked=index.is_stacked)
+    dense, at = content.dense, valid_index(index.t, size=content.n, stacked=index.is_stacked)
     # Where the list is chosen from as a whole later, it does not matter what the other rows write.
     mask = None if content.origin is None else current_mask()
     if not index.is_stacked:
@@ -180,7 +180,7 @@ def _get_item(pfor_input: Any) -> Any:
     if content is None:
         return _stock(pfor_input)
     content = _readable(content, pfor_input, pfor_input.outputs[0].shape)
-    at = valid_index(index.t, stacked=index.is_stacked)
+    at = valid_index(index.t, size=content.n, stacked=index.is_stacked)
     if not content.per_row:
         return wrap(tf.gather(content.dense, at), stacked=index.is_stacked)
     if not index.is_stacked:
@@ -223,7 +223,7 @@ def _gather(pfor_input: Any) -> Any:
     if content is None:
         return _stock(pfor_input)
     content = _readable(content, pfor_input, pfor_input.outputs[0].shape[1:])
-    at = valid_index(indices.t, stacked=indices.is_stacked)
+    at = valid_index(indices.t, size=content.n, stacked=indices.is_stacked)
     if not content.per_row:
         return wrap(tf.gather(content.dense, at), stacked=indices.is_stacked)
     assert content.dense is not None, "it was made readable"

@@ -33,11 +33,14 @@ def current_mask() -> tf.Tensor | None:
     return _masks[-1] if _masks else None
 
 
-def valid_index(index: tf.Tensor, *, stacked: bool) -> tf.Tensor:
-    """Return an index, 0 for rows that are not converted for. Shapes: index [rows, *s] if stacked, else [*s]."""
+def valid_index(index: tf.Tensor, *, size: int, stacked: bool) -> tf.Tensor:
+    """Return an index, 0 where it is out of range for a row that is not converted for.
+
+    One that is in range stays: such a row may have borrowed it, along with what its element is for.
+    Shapes: index [rows, *s] if stacked, else [*s].
+    """
     mask = current_mask()
     if mask is None:
         return index
-    if not stacked:
-        return tf.where(tf.reduce_any(mask), index, tf.zeros_like(index))
-    return tf.where(tf.reshape(mask, [-1, *[1] * (index.shape.rank - 1)]), index, tf.zeros_like(index))
+    counts = tf.reshape(mask, [-1, *[1] * (index.shape.rank - 1)]) if stacked else tf.reduce_any(mask)
+    return tf.where(counts | ((index >= 0) & (index < size)), index, tf.zeros_like(index))

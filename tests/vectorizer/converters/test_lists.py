@@ -120,6 +120,18 @@ def test_row_that_has_left_does_not_follow_the_shared_counter_out_of_range() -> 
     hold(predict, {"x": ROWS, "n": COUNTS % 4})
 
 
+def test_row_that_has_left_divides_by_what_an_active_row_reads() -> None:
+    def predict(n: tf.Tensor) -> tf.Tensor:
+        made = tf.TensorArray(tf.int32, size=9, element_shape=[], clear_after_read=False)
+        made = made.scatter([1, 2, 3, 4, 5, 6, 7, 8], tf.range(1, 9) + n - n)
+        total = tf.constant(0)
+        for t in tf.range(n):
+            total += 100 // made.read(n - t)
+        return total
+
+    hold(predict, {"n": COUNTS}, xla=False)
+
+
 def test_list_written_in_a_branch() -> None:
     def predict(x: tf.Tensor) -> tf.Tensor:
         made = tf.TensorArray(tf.float32, size=3, element_shape=[])
