@@ -255,8 +255,14 @@ def _n_rows(pfor: Any) -> Any:
 
 
 def rows_of(pfor_input: Any) -> int:
-    """Return the number of rows. Buckets are static, and nothing of ours makes it dynamic."""
-    return int(_tensor_util.constant_value(pfor_input.pfor.loop_len_vector)[0])
+    """Return the number of rows. Buckets are static; only where pfor itself cuts rows out of the batch it is unknown.
+
+    Errors: ConversionNotImplementedError there.
+    """
+    known = _tensor_util.constant_value(pfor_input.pfor.loop_len_vector)
+    if known is None:
+        not_for_these("it is inside a loop or branch whose state has no fixed shape, where the number of rows varies")
+    return int(known[0])
 
 
 @contextmanager
