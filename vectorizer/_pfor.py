@@ -24,7 +24,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import tensorflow as tf
@@ -38,13 +37,11 @@ from tensorflow.python.framework import tensor_util as _tensor_util
 from tensorflow.python.ops import handle_data_util as _handle_data
 from tensorflow.python.ops.parallel_for import pfor as _stock
 
-from vectorizer.loops import LOOP_OPS
+from vectorizer.conversions import CALLING_OPS, Conversion, ConversionLog
 
 __all__ = [
-    "ConversionLog",
     "Converter",
     "DebugInfoProto",
-    "OpKey",
     "SavedModelProto",
     "called_graph",
     "constant_of",
@@ -55,7 +52,6 @@ __all__ = [
     "is_stateful",
     "list_content",
     "not_for_these",
-    "op_key",
     "rows_of",
     "same_op",
     "scratch_graph",
@@ -68,22 +64,8 @@ __all__ = [
 #: A converter: takes pfor's input object, returns wrapped tensors, one for each output of the op.
 Converter = Callable[[Any], Any]
 
-#: Ops whose conversion is that of the functions they call: loops in them are the user's own.
-_CALLING_OPS = frozenset(
-    {
-        "Case",
-        "If",
-        "PartitionedCall",
-        "StatefulPartitionedCall",
-        "StatelessCase",
-        "StatelessIf",
-        "StatelessWhile",
-        "While",
-    }
-)
-
 #: Ops that a list of ours may go into; the others would take its placeholder for the list.
-_LIST_OPS = _CALLING_OPS | {
+_LIST_OPS = CALLING_OPS | {
     "Identity",
     "TensorListConcatV2",
     "TensorListElementShape",
@@ -95,65 +77,8 @@ _LIST_OPS = _CALLING_OPS | {
     "TensorListStack",
 }
 
-#: Identifies an op of a traced graph: TensorFlow may hand out several objects for one op.
-OpKey = tuple[int, str]
-
 #: The registry is a module global of TensorFlow, so that one conversion runs at a time.
 _lock = threading.RLock()
-
-
-def op_key(op: Any) -> OpKey:
-    """Return what identifies ``op``."""
-    return (id(op.graph), op.name)
-
-
-@dataclass(slots=True)
-class _Conversion:
-    """One run of a converter: the ops ``[first, last)`` of ``graph`` were made for ``op``."""
-
-    op: Any
-    graph: Any
-    #: Which inputs of ``op`` differ from row to row.
-    stacked: tuple[bool, ...]
-    first: int
-    last: int
-    looped_because: str | None = None
-
-
-@dataclass
-class ConversionLog:
-    """What happened to each op: filled by ``convert_rows``."""
-
-    conversions: list[_Conversion] = field(default_factory=list)
-
-    def converted(self) -> dict[OpKey, Any]:
-        """Ops that went through a converter. A loop's body may be converted more than once; it counts once."""
-        return {op_key(entry.op): entry.op for entry in self.conversions}
-
-    def looped(self) -> dict[OpKey, tuple[Any, str]]:
-        """Ops that run once for each row, with the reason."""
-        found = {
-            op_key(entry.op): (entry.op, entry.looped_because) for entry in self.conversions if entry.looped_because
-        }
-        return {**self._hidden_loops(), **found}
-
-    def _hidden_loops(self) -> dict[OpKey, tuple[Any, str]]:
-        by_graph: dict[int, list[_Conversion]] = {}
-        for entry in self.conversions:
-            by_graph.setdefault(id(entry.graph), []).append(entry)
-        hidden = {}
-        for entries in by_graph.values():
-            operations = entries[0].graph.get_operations()
-            for index, made in enumerate(operations):
-                if made.type not in LOOP_OPS:
-                    continue
-                around = [entry for entry in entries if entry.first <= index < entry.last]
-                if not around:
-                    continue
-                maker = min(around, key=lambda entry: entry.last - entry.first)
-                if maker.op.type not in _CALLING_OPS:
-                    hidden[op_key(maker.op)] = (maker.op, "its converter is a loop over the rows")
-        return hidden
 
 
 class _ConversionAborted(BaseException):
@@ -190,7 +115,7 @@ class _Registry(dict[str, Converter]):
         def recorded(pfor_input: Any) -> Any:
             graph = _ops.get_default_graph()
             stacked = tuple(given.is_stacked for given in pfor_input.inputs)
-            entry = _Conversion(op=pfor_input.op, graph=graph, stacked=stacked, first=graph.num_operations(), last=0)
+            entry = Conversion(op=pfor_input.op, graph=graph, stacked=stacked, first=graph.num_operations(), last=0)
             self._log.conversions.append(entry)
             try:
                 if pfor_input.op.type not in _LIST_OPS and any(map(list_content, pfor_input.inputs)):
@@ -211,7 +136,7 @@ class _Registry(dict[str, Converter]):
         return recorded
 
 
-def _loop_over_rows(pfor_input: Any, entry: _Conversion, reason: str) -> Any:
+def _loop_over_rows(pfor_input: Any, entry: Conversion, reason: str) -> Any:
     entry.looped_because = reason
     op = pfor_input.op
     if any(t.dtype == tf.variant for t in (*op.outputs, *op.inputs)):
@@ -266,7 +191,7 @@ def rows_of(pfor_input: Any) -> int:
 
 
 @contextmanager
-def scratch_graph(conversions: list[_Conversion]) -> Iterator[Any]:
+def scratch_graph(conversions: list[Conversion]) -> Iterator[Any]:
     """Convert into a graph that is thrown away, to see how; what was converted is put into ``conversions``.
 
     Tensors of the surrounding graph come in through ``graph.capture``.

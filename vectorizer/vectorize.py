@@ -9,8 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import ConversionLog, Converter, OpKey, convert_rows, op_key
+from vectorizer._pfor import Converter, convert_rows
 from vectorizer.certificate import Certificate, OpClass, OpRecord, ParityRecord
+from vectorizer.conversions import ConversionLog, OpKey, op_key
 from vectorizer.converters import converters as own_converters
 from vectorizer.effects import refuse_effects, walk_ops
 from vectorizer.errors import ConversionError, DeclarationError, LoopedOpError, VectorizerError

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from vectorizer._pfor import constant_of
+from vectorizer.conversions import CALLING_OPS
 
 __all__ = ["can_raise", "raising_ops"]
 
@@ -232,23 +233,8 @@ _INDEXING = {
     "UnsortedSegmentProd": (1,),
     "UnsortedSegmentSum": (1,),
 }
-#: Judged by what they call, which is among the conversions too.
-_CALLING = frozenset(
-    [
-        "Case",
-        "If",
-        "PartitionedCall",
-        "StatefulPartitionedCall",
-        "StatelessCase",
-        "StatelessIf",
-        "StatelessWhile",
-        "While",
-    ]
-)
-
-
 #: Within these, rows run that an index was not meant for.
-_CHOOSING = _CALLING - {"PartitionedCall", "StatefulPartitionedCall"}
+_CHOOSING = CALLING_OPS - {"PartitionedCall", "StatefulPartitionedCall"}
 
 
 def can_raise(conversions: Collection[Any], *, in_branch: bool = False) -> bool:
@@ -274,4 +260,4 @@ def _can_raise(op: Any, stacked: tuple[bool, ...], *, judges_shared: bool) -> bo
             stacked[position] or (judges_shared and constant_of(op.inputs[position]) is None)
             for position in _INDEXING[op.type]
         )
-    return op.type not in _TOTAL and op.type not in _CALLING
+    return op.type not in _TOTAL and op.type not in CALLING_OPS
