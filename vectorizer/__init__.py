@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+from vectorizer.buckets import AUTO_BUCKETS
 from vectorizer.certificate import Certificate, OpClass, OpRecord, OutputParity, ParityRecord
 from vectorizer.errors import (
     ConversionError,
@@ -32,7 +33,7 @@ from vectorizer.lengths import Axis, Length
 from vectorizer.saved_source import SavedSource, saved_source
 from vectorizer.source import SourceLines
 from vectorizer.trace import ExampleFunction, trace_example
-from vectorizer.vectorize import AUTO_BUCKETS, vectorize
+from vectorizer.vectorize import vectorize
 from vectorizer.vectorized import Bucket, Output, Vectorized
 from vectorizer.verify import RunBatch, verify_bucket
 

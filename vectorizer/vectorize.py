@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import product
 from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import Converter, convert_rows
-from vectorizer.certificate import Certificate, OpClass, OpRecord, ParityRecord
-from vectorizer.conversions import ConversionLog, OpKey, op_key
+from vectorizer._pfor import Converter
+from vectorizer.batched_graph import batched_graph, padded_body
+from vectorizer.buckets import bucket_sizes
+from vectorizer.certificate import Certificate, ParityRecord
+from vectorizer.conversions import OpKey
 from vectorizer.converters import converters as own_converters
-from vectorizer.effects import refuse_effects, walk_ops
-from vectorizer.errors import ConversionError, DeclarationError, LoopedOpError, VectorizerError
+from vectorizer.effects import refuse_effects
+from vectorizer.errors import DeclarationError
 from vectorizer.inputs import check_inputs
-from vectorizer.lengths import Axis, Length, length_axes
+from vectorizer.lengths import Length, length_axes
 from vectorizer.loops import count_loops
+from vectorizer.op_records import merge_log, op_records
+from vectorizer.output_dims import output_dims
 from vectorizer.probes import make_probes
 from vectorizer.source import SourceLines
-from vectorizer.trace import ExampleFunction, trace_example
-from vectorizer.vectorized import Bucket, Vectorized, run_concrete, shape_in
-from vectorizer.verify import output_dims, verify_bucket
+from vectorizer.strictness import refuse_looped
+from vectorizer.trace import trace_example
+from vectorizer.vectorized import Bucket, Vectorized, run_concrete
+from vectorizer.verify import verify_bucket
 
-__all__ = ["AUTO_BUCKETS", "Progress", "vectorize"]
-
-#: What ``buckets="auto"`` compiles: powers of two, as every step up may only double the padding.
-AUTO_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
-_MOST_PLACES = 5
+__all__ = ["Progress", "vectorize"]
 
 #: Called as ``progress(stage, done, total)``; stages are ``trace``, ``vectorize`` and ``check``.
 Progress = Callable[[str, int, int], None]
@@ -63,7 +63,7 @@ def vectorize(
     Source: Agarwal, "Static Automatic Batching In TensorFlow", ICML 2019.
     """
     report = progress or _no_progress
-    sizes = _bucket_sizes(buckets)
+    sizes = bucket_sizes(buckets)
     if isinstance(allow_looped, str):
         raise DeclarationError(f"allow_looped: expected op types in a list, got {allow_looped!r}")
     check_inputs(inputs)
@@ -74,7 +74,7 @@ def vectorize(
     report("trace", 1, 1)
 
     grid = [Bucket(rows=rows, lengths=padded) for padded in product(*(axis.buckets for axis in axes)) for rows in sizes]
-    bodies = {padded: _padded_body(function, axes, padded) for padded in dict.fromkeys(b.lengths for b in grid)}
+    bodies = {padded: padded_body(function, axes, padded) for padded in dict.fromkeys(b.lengths for b in grid)}
     known = {**own_converters(), **(converters or {})}
     graphs: dict[Bucket, Any] = {}
     kinds: dict[OpKey, tuple[Any, str | None]] = {}
@@ -82,9 +82,9 @@ def vectorize(
     loops_batched = 0
     for done, bucket in enumerate(grid):
         report("vectorize", done, len(grid))
-        graphs[bucket], log = _batch(bodies[bucket.lengths], bucket, known)
-        _merge(kinds, log)
-        _refuse_looped(function, log, allow_looped)
+        graphs[bucket], log = batched_graph(bodies[bucket.lengths], bucket, known)
+        merge_log(kinds, log)
+        refuse_looped(function, log, allow_looped)
         n_loops = count_loops(graphs[bucket].graph.as_graph_def())
         loops_batched = max(loops_batched, n_loops)
     report("vectorize", len(grid), len(grid))
@@ -109,7 +109,7 @@ def vectorize(
     certificate = Certificate(
         function=function.name,
         tensorflow_version=tf.__version__,
-        ops=tuple(_op_records(function, kinds)),
+        ops=tuple(op_records(function, kinds)),
         loops_unbatched=loops_unbatched,
         loops_batched=loops_batched,
         parity=tuple(parity),
@@ -129,112 +129,3 @@ def vectorize(
 
 def _no_progress(_stage: str, _done: int, _total: int) -> None:
     """Nobody is watching."""
-
-
-def _bucket_sizes(buckets: str | Sequence[int]) -> tuple[int, ...]:
-    if buckets == "auto":
-        return AUTO_BUCKETS
-    if isinstance(buckets, str) or not isinstance(buckets, Collection):
-        raise DeclarationError(f"buckets: expected 'auto' or batch sizes, got {buckets!r}")
-    if not buckets or any(not _is_size(size) for size in buckets):
-        raise DeclarationError(f"buckets: expected batch sizes of at least 1, got {tuple(buckets)}")
-    return tuple(sorted(set(buckets)))
-
-
-def _is_size(size: Any) -> bool:
-    return isinstance(size, int) and not isinstance(size, bool) and size >= 1
-
-
-def _padded_body(function: ExampleFunction, axes: Sequence[Axis], lengths: tuple[int, ...]) -> ExampleFunction:
-    """Trace the function at padded sizes: its shapes are then known inside too, so that XLA can compile it."""
-    if not axes:
-        return function
-    bucket = Bucket(rows=1, lengths=lengths)
-    return trace_example(
-        function.target,
-        {name: tf.TensorSpec(shape_in(name, spec, axes, bucket), spec.dtype) for name, spec in function.inputs.items()},
-        name=function.name,
-        lines=function.lines,
-    )
-
-
-def _batch(body: ExampleFunction, bucket: Bucket, known: Mapping[str, Converter]) -> tuple[Any, ConversionLog]:
-    """Trace the batched graph of one bucket."""
-    log = ConversionLog()
-
-    def batched(**tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-        arguments = [tensors[name] for name in body.input_names]
-        outputs = convert_rows(body.concrete, arguments, rows=bucket.rows, converters=known, log=log)
-        return {name: tf.identity(output) for name, output in zip(body.output_names, outputs, strict=True)}
-
-    specs = {
-        name: tf.TensorSpec([bucket.rows, *spec.shape], spec.dtype, name=name) for name, spec in body.inputs.items()
-    }
-    try:
-        graph = tf.function(batched, autograph=False).get_concrete_function(**specs)
-    except VectorizerError:
-        raise
-    except Exception as error:
-        op = getattr(error, "op", None)
-        place = f"op {op.type} ({body.where(op)})" if op is not None else "the graph"
-        raise ConversionError(
-            f"{body.name}: {place} could not be vectorized for {bucket}: {type(error).__name__}: {error}"
-        ) from error
-    return graph, log
-
-
-def _merge(kinds: dict[OpKey, tuple[Any, str | None]], log: ConversionLog) -> None:
-    for key, op in log.converted().items():
-        kinds.setdefault(key, (op, None))
-    kinds.update(log.looped())
-
-
-def _refuse_looped(function: ExampleFunction, log: ConversionLog, allow_looped: Collection[str]) -> None:
-    refused: dict[str, dict[str, str]] = {}
-    for op, reason in log.looped().values():
-        if op.type not in allow_looped:
-            refused.setdefault(op.type, {})[function.where(op)] = reason
-    if not refused:
-        return
-    lines = [
-        f"op {op_type} ({', '.join(list(places)[:_MOST_PLACES])}) would run once for each row: "
-        f"{next(iter(places.values()))}"
-        for op_type, places in refused.items()
-    ]
-    raise LoopedOpError(
-        f"{function.name}: {'; '.join(lines)}. Rewrite it with ops that have a batched form, or allow it: "
-        f"allow_looped={sorted(refused)}",
-        ops={op_type: tuple(places) for op_type, places in refused.items()},
-    )
-
-
-def _op_records(function: ExampleFunction, kinds: Mapping[OpKey, tuple[Any, str | None]]) -> Iterator[OpRecord]:
-    """Group the ops of the function by type and treatment, in the order of the graph."""
-    counts: Counter[tuple[str, OpClass, str | None]] = Counter()
-    places: dict[tuple[str, OpClass, str | None], dict[str, None]] = {}
-
-    def add(op: Any, kind: OpClass, reason: str | None) -> None:
-        key = (op.type, kind, reason)
-        counts[key] += 1
-        places.setdefault(key, {})[function.where(op)] = None
-
-    converted: set[tuple[str, str, str]] = set()
-    for op, reason in kinds.values():
-        signature = (op.type, op.name, function.where(op))
-        if signature in converted:
-            continue  # the same op in the body of another length
-        converted.add(signature)
-        add(op, OpClass.LOOPED if reason else OpClass.VECTORIZED, reason)
-    for op in walk_ops(function.graph):
-        if op.type in ("Placeholder", "NoOp") or op_key(op) in kinds:
-            continue
-        if (op.type, op.name, function.where(op)) not in converted:
-            add(op, OpClass.INVARIANT, None)
-    for (op_type, kind, reason), count in counts.items():
-        yield OpRecord(
-            op=op_type,
-            kind=kind,
-            count=count,
-            where=tuple(list(places[op_type, kind, reason])[:_MOST_PLACES]),
-            reason=reason,
-        )

@@ -1,0 +1,58 @@
+"""One bucket's batched graph, traced from the graph of one example."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from vectorizer._pfor import Converter, convert_rows
+from vectorizer.conversions import ConversionLog
+from vectorizer.errors import ConversionError, VectorizerError
+from vectorizer.lengths import Axis
+from vectorizer.trace import ExampleFunction, trace_example
+from vectorizer.vectorized import Bucket, shape_in
+
+__all__ = ["batched_graph", "padded_body"]
+
+
+def padded_body(function: ExampleFunction, axes: Sequence[Axis], lengths: tuple[int, ...]) -> ExampleFunction:
+    """Trace the function at padded sizes: its shapes are then known inside too, so that XLA can compile it."""
+    if not axes:
+        return function
+    bucket = Bucket(rows=1, lengths=lengths)
+    return trace_example(
+        function.target,
+        {name: tf.TensorSpec(shape_in(name, spec, axes, bucket), spec.dtype) for name, spec in function.inputs.items()},
+        name=function.name,
+        lines=function.lines,
+    )
+
+
+def batched_graph(body: ExampleFunction, bucket: Bucket, known: Mapping[str, Converter]) -> tuple[Any, ConversionLog]:
+    """Trace the batched graph of one bucket; the log tells how each op was converted.
+
+    Errors: ConversionError naming the op; whatever of ours a converter raised.
+    """
+    log = ConversionLog()
+
+    def batched(**tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+        arguments = [tensors[name] for name in body.input_names]
+        outputs = convert_rows(body.concrete, arguments, rows=bucket.rows, converters=known, log=log)
+        return {name: tf.identity(output) for name, output in zip(body.output_names, outputs, strict=True)}
+
+    specs = {
+        name: tf.TensorSpec([bucket.rows, *spec.shape], spec.dtype, name=name) for name, spec in body.inputs.items()
+    }
+    try:
+        graph = tf.function(batched, autograph=False).get_concrete_function(**specs)
+    except VectorizerError:
+        raise
+    except Exception as error:
+        op = getattr(error, "op", None)
+        place = f"op {op.type} ({body.where(op)})" if op is not None else "the graph"
+        raise ConversionError(
+            f"{body.name}: {place} could not be vectorized for {bucket}: {type(error).__name__}: {error}"
+        ) from error
+    return graph, log
