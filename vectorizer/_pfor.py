@@ -43,6 +43,7 @@ __all__ = [
     "Converter",
     "DebugInfoProto",
     "SavedModelProto",
+    "at_rows",
     "called_graph",
     "constant_of",
     "convert_body",
@@ -171,6 +172,19 @@ def convert_body(pfor_input: Any, graph: Any, inputs: Sequence[Any]) -> list[Any
         pfor_config=outer.pfor_config,
     )
     return _inline_call(graph, inner, inputs)
+
+
+def at_rows(pfor_input: Any, rows: int) -> Any:
+    """Return what converters take for the op of ``pfor_input`` in a batch of another size: its inputs are not cut."""
+    outer = pfor_input.pfor
+    smaller = _stock.PFor(
+        loop_var=outer.loop_var,
+        loop_len=tf.constant(rows),
+        pfor_ops=[],
+        fallback_to_while_loop=outer.fallback_to_while_loop,
+        pfor_config=outer.pfor_config,
+    )
+    return _stock._PforInput(smaller, pfor_input.op, pfor_input.inputs)
 
 
 def _n_rows(pfor: Any) -> Any:

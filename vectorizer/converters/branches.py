@@ -6,21 +6,24 @@ XLA refuses. Here a branch runs on the whole batch:
 1. A branch that is cheap and can't fail just runs.
 2. Another one runs only if some row takes it. If it can fail, the rows that don't take it borrow the inputs of one
    that does.
-3. Each row gets the result of its branch.
+3. A costly one may run on those rows alone, cut out of the batch, if few take it (``partitions.py``).
+4. Each row gets the result of its branch.
 
 A predicate that is the same for all rows stays a real branch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
 from vectorizer._pfor import (
     Converter,
+    at_rows,
     called_graph,
     convert_body,
     graph_by_name,
@@ -32,39 +35,17 @@ from vectorizer._pfor import (
     wrap,
     wrap_list,
 )
+from vectorizer.converters.costly import is_costly
 from vectorizer.converters.lists import Content, as_list, lent, listed
-from vectorizer.converters.masks import masked
+from vectorizer.converters.masks import masked, of_rows
+from vectorizer.converters.partitions import branch_sizes, first_rows
 from vectorizer.converters.raising import can_raise
-from vectorizer.converters.rows import borrowed, elements_where, rows_where
+from vectorizer.converters.rows import borrowed, elements_where, rows_put, rows_where
 
 __all__ = ["CONVERTERS"]
 
-#: A branch of more ops than this is worth the 10 us that a real branch costs.
+#: A branch of more ops than this, or any that are costly, is worth the 10 us that a real branch costs.
 _CHEAP_OPS = 24
-#: And so is one with any of these.
-_COSTLY = frozenset(
-    [
-        "BatchMatMul",
-        "BatchMatMulV2",
-        "BatchMatMulV3",
-        "Cholesky",
-        "Conv2D",
-        "Conv3D",
-        "DepthwiseConv2dNative",
-        "Einsum",
-        "FFT",
-        "IFFT",
-        "IRFFT",
-        "MatMul",
-        "MatrixInverse",
-        "MatrixSolve",
-        "MatrixTriangularSolve",
-        "RFFT",
-        "StatelessWhile",
-        "Svd",
-        "While",
-    ]
-)
 
 
 def _if(pfor_input: Any) -> Any:
@@ -188,6 +169,8 @@ def _run_branch(
     """Run one branch for the rows that take it; the results of others mean nothing."""
     may_fail = can_raise(conversions, in_branch=True)
 
+    is_costly_branch = is_costly(conversions)
+
     def run() -> list[tf.Tensor]:
         given = inputs
         if may_fail:
@@ -197,14 +180,41 @@ def _run_branch(
             made = convert_body(pfor_input, branch, given)
             return [form.flat(value, is_stacked=True) for form, value in zip(forms, made, strict=True)]
 
-    is_cheap = len(conversions) <= _CHEAP_OPS and not any(entry.op.type in _COSTLY for entry in conversions)
-    if is_cheap and not may_fail:
+    if len(conversions) <= _CHEAP_OPS and not is_costly_branch and not may_fail:
         return run()
 
     def skip() -> list[tf.Tensor]:
         return [form.nothing(output) for form, output in zip(forms, branch.outputs, strict=True)]
 
-    return _listed(tf.cond(tf.reduce_any(takes), run, skip), branch.outputs)
+    def run_few(n: int) -> list[tf.Tensor]:
+        places = first_rows(takes, n)
+        few = at_rows(pfor_input, n)
+        taken = tf.gather(takes, places)
+        if may_fail:
+            places = tf.gather(places, borrowed(taken))
+            taken = tf.gather(takes, places)
+        with of_rows(places), masked(taken):
+            made = convert_body(few, branch, [lent(value, places) for value in inputs])
+            rows = [
+                replace(form, pfor_input=few, rows=n).flat(value, is_stacked=True)
+                for form, value in zip(forms, made, strict=True)
+            ]
+        return [
+            rows_put(nothing, places, value, 0 if form.content is None else 1)
+            for form, nothing, value in zip(forms, skip(), rows, strict=True)
+        ]
+
+    n_taking = tf.reduce_sum(tf.cast(takes, tf.int32))
+    made = run
+    for n in branch_sizes(rows_of(pfor_input)) if is_costly_branch else ():
+        made = _either(n_taking <= n, partial(run_few, n), made, branch.outputs)
+    return _either(n_taking > 0, made, skip, branch.outputs)()
+
+
+def _either(
+    test: tf.Tensor, yes: Callable[[], list[tf.Tensor]], no: Callable[[], list[tf.Tensor]], like: Sequence[Any]
+) -> Callable[[], list[tf.Tensor]]:
+    return lambda: _listed(tf.cond(test, yes, no), like)
 
 
 def _tried(pfor_input: Any, branch: Any, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:

@@ -25,12 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
 from vectorizer._pfor import (
     Converter,
+    at_rows,
     called_graph,
     convert_body,
     list_content,
@@ -41,10 +43,12 @@ from vectorizer._pfor import (
     wrap,
     wrap_list,
 )
+from vectorizer.converters.costly import is_costly
 from vectorizer.converters.lists import Content, as_list, lent, listed
-from vectorizer.converters.masks import masked
+from vectorizer.converters.masks import masked, of_rows
+from vectorizer.converters.partitions import first_rows, loop_sizes
 from vectorizer.converters.raising import raising_ops
-from vectorizer.converters.rows import borrowed, elements_where, rows_where
+from vectorizer.converters.rows import borrowed, elements_where, rows_at, rows_put, rows_where
 from vectorizer.converters.trips import Trips, passed, same, trips_of, writes_of
 
 __all__ = ["CONVERTERS"]
@@ -66,6 +70,18 @@ class _Plan:
     lists: dict[int, Content]
     #: Lists that are only written to, so that the mask can go along.
     written: frozenset[int]
+    #: The work grows with the rows enough to cut rows that have left out of the batch.
+    is_costly: bool
+
+    def row_axis(self, index: int) -> int | None:
+        """Return which dimension of a changing variable counts the rows; None if all rows share it."""
+        if index in self.lists:
+            return 1
+        return 0 if self.stacked[index] else None
+
+
+#: The rows that are in a loop, its variables, and what rows that have left it had of shared variables.
+_Begun = tuple[tf.Tensor, dict[int, tf.Tensor], dict[int, tf.Tensor]]
 
 
 class _Loop:
@@ -173,6 +189,7 @@ class _Loop:
             written=frozenset(
                 index for index, content in made_lists.items() if content.origin == index and index not in lent
             ),
+            is_costly=is_costly(conversions),
         )
 
     def _reaching(self, ops: Sequence[Any]) -> frozenset[int]:
@@ -235,42 +252,94 @@ class _Loop:
 
     def _masked(self, plan: _Plan, values: Sequence[Any]) -> dict[int, Any]:
         """Build the loop of a condition that each row has for itself."""
-        # What is written under a mask needs no choice.
-        own = [index for index in plan.changing if plan.stacked[index] and index not in plan.written]
         start = _start(values, plan)
         active = self._run(self._cond, values, start, plan)[0].t
         left_with = {index: stacked(values[index], self._pfor_input) for index in plan.read_shared}
+        sizes = loop_sizes(self._rows) if plan.is_costly else ()
+        state, left_with = self._advanced(plan, values, (active, start, left_with), sizes)
+        rows = {**state, **left_with}
+        return {index: self._final(index, rows[index], plan) for index in plan.changing}
+
+    def _advanced(
+        self, plan: _Plan, values: Sequence[Any], begun: _Begun, sizes: Sequence[int]
+    ) -> tuple[dict[int, tf.Tensor], dict[int, tf.Tensor]]:
+        """Run the loop until no row is in it; in a batch of fewer rows as soon as they fit into one of ``sizes``."""
+        fewest = sizes[0] if sizes else 0
 
         def cond(active: tf.Tensor, *_: Any) -> tf.Tensor:
-            return tf.reduce_any(active)
+            return tf.reduce_sum(tf.cast(active, tf.int32)) > fewest if fewest else tf.reduce_any(active)
+
+        active, state, left_with = tf.while_loop(cond, partial(self._masked_step, plan, values), begun)
+        if not fewest:
+            return state, left_with
+
+        def rest() -> tuple[dict[int, tf.Tensor], dict[int, tf.Tensor]]:
+            return self._few_advanced(plan, values, (active, state, left_with), sizes)
+
+        return tf.cond(tf.reduce_any(active), rest, lambda: (state, left_with))  # type: ignore[no-any-return]
+
+    def _few_advanced(
+        self, plan: _Plan, values: Sequence[Any], begun: _Begun, sizes: Sequence[int]
+    ) -> tuple[dict[int, tf.Tensor], dict[int, tf.Tensor]]:
+        """Go on with the rows that are still in the loop, cut out of the batch, and put them back into it after."""
+        active, state, left_with = begun
+        places = first_rows(active, sizes[0])
+        few = _Loop(at_rows(self._pfor_input, sizes[0]))
+        few_plan = replace(
+            plan,
+            lists={
+                index: content.with_dense(rows_at(state[index], places, 1)) for index, content in plan.lists.items()
+            },
+        )
+        with of_rows(places):
+            made, left = few._advanced(
+                few_plan,
+                [value if index in plan.changing else lent(value, places) for index, value in enumerate(values)],
+                (
+                    tf.gather(active, places),
+                    {index: rows_at(value, places, plan.row_axis(index)) for index, value in state.items()},
+                    {index: rows_at(value, places, 0) for index, value in left_with.items()},
+                ),
+                sizes[1:],
+            )
+        return (
+            {index: rows_put(state[index], places, value, plan.row_axis(index)) for index, value in made.items()},
+            {index: rows_put(left_with[index], places, value, 0) for index, value in left.items()},
+        )
+
+    def _masked_step(
+        self,
+        plan: _Plan,
+        values: Sequence[Any],
+        active: tf.Tensor,
+        state: dict[int, tf.Tensor],
+        left_with: dict[int, tf.Tensor],
+    ) -> _Begun:
+        # What is written under a mask needs no choice.
+        own = [index for index in plan.changing if plan.stacked[index] and index not in plan.written]
 
         def chosen(index: int, mask: tf.Tensor, new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
             return elements_where(mask, new, old) if index in plan.lists else rows_where(mask, new, old)
 
-        def body(active: tf.Tensor, state: dict[int, tf.Tensor], left_with: dict[int, tf.Tensor]) -> tuple[Any, ...]:
-            given, constants = dict(state), list(values)
-            if plan.lent:
-                lender = borrowed(active)
-                for index in plan.lent:
-                    if index in own:
-                        given[index] = tf.gather(state[index], lender, axis=int(index in plan.lists))
-                    elif index not in plan.changing:
-                        constants[index] = lent(values[index], lender)
-            with masked(active):
-                made = self._step(constants, given, plan)
-                remain = active & self._run(self._cond, constants, made, plan)[0].t
-            left_with = {
-                index: rows_where(active, stacked(wrap(made[index], stacked=False), self._pfor_input), was)
-                for index, was in left_with.items()
-            }
-            advanced = {
-                index: chosen(index, active, new, state[index]) if index in own else new for index, new in made.items()
-            }
-            return remain, advanced, left_with
-
-        _, state, left_with = tf.while_loop(cond, body, (active, start, left_with))
-        rows = {**state, **left_with}
-        return {index: self._final(index, rows[index], plan) for index in plan.changing}
+        given, constants = dict(state), list(values)
+        if plan.lent:
+            lender = borrowed(active)
+            for index in plan.lent:
+                if index in own:
+                    given[index] = tf.gather(state[index], lender, axis=int(index in plan.lists))
+                elif index not in plan.changing:
+                    constants[index] = lent(values[index], lender)
+        with masked(active):
+            made = self._step(constants, given, plan)
+            remain = active & self._run(self._cond, constants, made, plan)[0].t
+        left_with = {
+            index: rows_where(active, stacked(wrap(made[index], stacked=False), self._pfor_input), was)
+            for index, was in left_with.items()
+        }
+        advanced = {
+            index: chosen(index, active, new, state[index]) if index in own else new for index, new in made.items()
+        }
+        return remain, advanced, left_with
 
 
 def _start(values: Sequence[Any], plan: _Plan) -> dict[int, Any]:

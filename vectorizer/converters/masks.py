@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-__all__ = ["current_mask", "masked", "valid_index"]
+__all__ = ["current_mask", "masked", "of_rows", "valid_index"]
 
 #: Innermost last; one conversion runs at a time.
 _masks: list[tf.Tensor] = []
@@ -22,6 +22,20 @@ def masked(mask: tf.Tensor) -> Iterator[None]:
     """Convert for the rows of ``mask`` that the surroundings are for too. Shapes: mask [rows]."""
     outer = current_mask()
     _masks.append(mask if outer is None else mask & outer)
+    try:
+        yield
+    finally:
+        _masks.pop()
+
+
+@contextmanager
+def of_rows(places: tf.Tensor) -> Iterator[None]:
+    """Convert a batch of some of the rows: of those at ``places``. Shapes: places [n]."""
+    outer = current_mask()
+    if outer is None:
+        yield
+        return
+    _masks.append(tf.gather(outer, places))
     try:
         yield
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-__all__ = ["borrowed", "elements_where", "rows_where"]
+__all__ = ["borrowed", "elements_where", "rows_at", "rows_put", "rows_where"]
 
 
 def rows_where(mask: tf.Tensor, yes: tf.Tensor, no: tf.Tensor) -> tf.Tensor:
@@ -33,3 +33,22 @@ def elements_where(mask: tf.Tensor, yes: tf.Tensor, no: tf.Tensor) -> tf.Tensor:
     Shapes: mask [rows]; yes, no and the result [n, rows, *s].
     """
     return tf.where(tf.reshape(mask, [1, -1, *[1] * (yes.shape.rank - 2)]), yes, no)
+
+
+def rows_at(value: tf.Tensor, places: tf.Tensor, axis: int | None) -> tf.Tensor:
+    """Return the rows at ``places``, counted along ``axis``; the value itself where all rows share it (None)."""
+    return value if axis is None else tf.gather(value, places, axis=axis)
+
+
+def rows_put(whole: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, axis: int | None) -> tf.Tensor:
+    """Return the whole batch with ``rows`` at ``places``, counted along ``axis`` 0 or 1, or shared by all (None).
+
+    A place may be named twice if its rows are the same.
+    """
+    if axis is None:
+        return rows
+    if axis == 0:
+        return tf.tensor_scatter_nd_update(whole, places[:, tf.newaxis], rows)
+    order = [1, 0, *range(2, whole.shape.rank)]
+    put = tf.tensor_scatter_nd_update(tf.transpose(whole, order), places[:, tf.newaxis], tf.transpose(rows, order))
+    return tf.transpose(put, order)

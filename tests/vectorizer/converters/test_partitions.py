@@ -1,0 +1,155 @@
+"""Loops and branches on fewer rows give what they give on the whole batch, whoever leaves when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.vectorizer.oracle import check
+from vectorizer import Vectorized
+from vectorizer.converters.partitions import Partitioning, partitioning
+from vectorizer.loops import count_loops
+
+#: A loop of 32 rows shrinks twice, to 16 and to 8 rows.
+ROWS = 32
+WEIGHTS = tf.constant(np.random.default_rng(1).normal(0, 0.4, (4, 4)).astype(np.float32))
+
+
+@pytest.fixture
+def lengths() -> np.ndarray:
+    """Lengths by which rows leave one by one, several at once, at the start, and three together at the end."""
+    return np.array([0, 0, 1, 9, 9, 9, *range(1, 10), *[2] * 10, *[5] * 7], np.int32)
+
+
+def check_partitioned(
+    function: Callable[..., Any], inputs: Mapping[str, Sequence[Any]], *, n_places: int | None = 1, **options: Any
+) -> Vectorized:
+    wanted = Partitioning()
+    with partitioning(wanted):
+        vectorized = check(function, inputs, buckets=(1, ROWS), n_rows=(1, 3, ROWS), **options)
+    assert wanted.n_places >= 2 if n_places is None else wanted.n_places == n_places
+    return vectorized
+
+
+def vectors(rows: int = ROWS, *shape: int) -> np.ndarray:
+    return np.random.default_rng(2).normal(0, 1, (rows, *(shape or (4,)))).astype(np.float32)
+
+
+def test_rows_that_leave_at_different_steps_keep_what_they_left_with(lengths: np.ndarray) -> None:
+    def recurrent(x: tf.Tensor, n: tf.Tensor) -> dict[str, tf.Tensor]:
+        state = tf.zeros([4])
+        step = tf.constant(0)
+        while step < n:
+            state = tf.tanh(tf.tensordot(state, WEIGHTS, 1) + x[step])
+            step += 1
+        return {"state": state, "steps": step}
+
+    x = vectors(ROWS, 9, 4)
+    vectorized = check_partitioned(recurrent, {"x": x, "n": lengths})
+    assert count_loops(vectorized.bucket(ROWS).graph.as_graph_def()) == 3
+    assert count_loops(vectorized.bucket(1).graph.as_graph_def()) == 1
+    # All at once at the end, and nobody at all.
+    for n in (np.full(ROWS, 9, np.int32), np.zeros(ROWS, np.int32)):
+        got = vectorized(x=x, n=n)
+        np.testing.assert_array_equal(got["steps"], n)
+        np.testing.assert_allclose(got["state"][5], recurrent(tf.constant(x[5]), tf.constant(n[5]))["state"], rtol=1e-5)
+
+
+def test_xla_compiles_it_to_the_same_answers(lengths: np.ndarray) -> None:
+    def recurrent(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(n):
+            x = tf.tanh(tf.tensordot(x, WEIGHTS, 1))
+        return x
+
+    x = vectors()
+    graph = check_partitioned(recurrent, {"x": x, "n": lengths}).bucket(ROWS)
+    compiled = tf.function(lambda x, n: graph(x=x, n=n)["output"], jit_compile=True)
+    np.testing.assert_allclose(
+        compiled(tf.constant(x), tf.constant(lengths)),
+        graph(x=tf.constant(x), n=tf.constant(lengths))["output"],
+        rtol=1e-5,
+    )
+
+
+def test_what_is_written_to_a_list_before_and_after_the_cut_is_all_there(lengths: np.ndarray) -> None:
+    def trace(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        states = tf.TensorArray(tf.float32, size=9, element_shape=[4])
+        kept = tf.TensorArray(tf.float32, size=9, element_shape=[4]).write(0, x)
+        for step in tf.range(n):
+            x = tf.tanh(tf.tensordot(x, WEIGHTS, 1)) + kept.read(0)
+            kept = kept.write(0, x)
+            states = states.write(step, x)
+        return states.stack()
+
+    check_partitioned(trace, {"x": vectors(), "n": lengths})
+
+
+def test_index_of_a_row_that_has_left_can_not_raise(lengths: np.ndarray) -> None:
+    def backwards(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        total = tf.zeros([4])
+        step = tf.constant(0)
+        while step < n:
+            total = tf.tanh(tf.tensordot(total, WEIGHTS, 1)) + tf.gather(x, n - 1 - step)
+            step += 1
+        return total
+
+    check_partitioned(backwards, {"x": vectors(ROWS, 9, 4), "n": lengths})
+
+
+def test_loop_in_a_branch_and_a_loop_in_it_shrink_too(lengths: np.ndarray) -> None:
+    def nested(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        if n > 1:
+            for step in tf.range(n):
+                x = tf.tanh(tf.tensordot(x, WEIGHTS, 1))
+                inner = tf.constant(0)
+                while inner < step:
+                    x = tf.tanh(tf.tensordot(x, WEIGHTS, 1))
+                    inner += 1
+        return x
+
+    check_partitioned(nested, {"x": vectors(), "n": lengths}, n_places=None)
+
+
+@pytest.mark.parametrize("n_taking", [0, 1, 7, 8, 9, ROWS])
+def test_branch_that_few_rows_take_runs_on_those(n_taking: int) -> None:
+    def choose(x: tf.Tensor, taken: tf.Tensor, at: tf.Tensor) -> tf.Tensor:
+        if taken:
+            return tf.tensordot(x, WEIGHTS, 1) + tf.gather(x, at)
+        return -x
+
+    taken = np.random.default_rng(3).permutation(np.arange(ROWS) < n_taking)
+    # The place is out of range where it is not looked up.
+    check_partitioned(choose, {"x": vectors(), "taken": taken, "at": np.where(taken, 3, 99).astype(np.int32)})
+
+
+def test_small_batches_and_cheap_work_stay_whole() -> None:
+    def cheap(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(n):
+            x = x * 0.5
+        return x
+
+    def costly(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(n):
+            x = tf.tensordot(x, WEIGHTS, 1)
+        return x
+
+    n = np.arange(8, dtype=np.int32)
+    wanted = Partitioning()
+    with partitioning(wanted):
+        check(cheap, {"x": vectors(), "n": np.tile(n, 4)}, buckets=(ROWS,), n_rows=(ROWS,))
+        check(costly, {"x": vectors(8), "n": n}, buckets=(8,), n_rows=(8,))
+    assert wanted.n_places == 0
+
+
+def test_masked_is_what_nobody_asked_to_change(lengths: np.ndarray) -> None:
+    def recurrent(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(n):
+            x = tf.tensordot(x, WEIGHTS, 1)
+        return x
+
+    vectorized = check(recurrent, {"x": vectors(), "n": lengths}, buckets=(ROWS,), n_rows=(ROWS,))
+    assert count_loops(vectorized.bucket(ROWS).graph.as_graph_def()) == 1
