@@ -5,7 +5,7 @@
     <artifact>/
       model.json         the manifest below
       certificate.json   how each op was vectorized and how every bucket was checked
-      costs.json         every measured mode of every bucket, not only the winners
+      costs.json         every measured mode of every bucket, not only the winners, and the memory that they take
       saved_model/       one set of variables, one signature for each compiled graph
 
 A compiled graph's signature takes the model's inputs by name, each ``[rows, *padded shape]``, then the length
@@ -39,12 +39,14 @@ class ExecutionMode:
     """How a compiled graph is run.
 
     ``compiler`` is ``graph`` or ``xla``; ``executor`` is ``single_threaded`` or ``default`` (TensorFlow's
-    session executors); ``intra_op_threads`` is the size of the session's kernel thread pool.
+    session executors); ``intra_op_threads`` is the size of the session's kernel thread pool. ``control_flow`` is
+    ``masked`` (loops and branches compute on all rows) or ``partitioned`` (on the rows in them).
     """
 
     compiler: str
     executor: str
     intra_op_threads: int
+    control_flow: str = "masked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

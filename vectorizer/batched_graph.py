@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from vectorizer._pfor import Converter, convert_rows
 from vectorizer.conversions import ConversionLog
+from vectorizer.converters.partitions import Partitioning, partitioning
 from vectorizer.errors import ConversionError, VectorizerError
 from vectorizer.lengths import Axis
 from vectorizer.trace import ExampleFunction, trace_example
@@ -30,9 +31,12 @@ def padded_body(function: ExampleFunction, axes: Sequence[Axis], lengths: tuple[
     )
 
 
-def batched_graph(body: ExampleFunction, bucket: Bucket, known: Mapping[str, Converter]) -> tuple[Any, ConversionLog]:
+def batched_graph(
+    body: ExampleFunction, bucket: Bucket, known: Mapping[str, Converter], *, control_flow: Partitioning | None = None
+) -> tuple[Any, ConversionLog]:
     """Trace the batched graph of one bucket; the log tells how each op was converted.
 
+    ``control_flow`` says whether loops and branches are masked or partitioned, and counts where that matters.
     Errors: ConversionError naming the op; whatever of ours a converter raised.
     """
     log = ConversionLog()
@@ -46,7 +50,8 @@ def batched_graph(body: ExampleFunction, bucket: Bucket, known: Mapping[str, Con
         name: tf.TensorSpec([bucket.rows, *spec.shape], spec.dtype, name=name) for name, spec in body.inputs.items()
     }
     try:
-        graph = tf.function(batched, autograph=False).get_concrete_function(**specs)
+        with partitioning(control_flow or Partitioning(does=False)):
+            graph = tf.function(batched, autograph=False).get_concrete_function(**specs)
     except VectorizerError:
         raise
     except Exception as error:

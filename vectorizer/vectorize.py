@@ -14,6 +14,7 @@ from vectorizer.buckets import bucket_sizes
 from vectorizer.certificate import Certificate, ParityRecord
 from vectorizer.conversions import OpKey
 from vectorizer.converters import converters as own_converters
+from vectorizer.converters.partitions import Partitioning
 from vectorizer.effects import refuse_effects
 from vectorizer.errors import DeclarationError
 from vectorizer.inputs import check_inputs
@@ -44,6 +45,7 @@ def vectorize(
     tolerance: float | None = None,
     examples: Sequence[Mapping[str, Any]] = (),
     seed: int = 0,
+    partitioned: bool = False,
     converters: Mapping[str, Converter] | None = None,
     progress: Progress | None = None,
     name: str | None = None,
@@ -54,6 +56,9 @@ def vectorize(
     ``fn`` is a plain Python function (autograph is applied), a ``tf.function``, a Keras model or a SavedModel's
     signature. ``inputs`` describe ONE example; a None dimension needs an entry in ``lengths``. ``allow_looped``
     names op types that may run once for each row. ``examples`` are checked besides random and edge inputs.
+    ``partitioned`` makes, besides, a second graph of each bucket with loops or branches that may be faster on the rows
+    that are in them alone (``Vectorized.partitioned``): which one is, depends on the data, and is for who runs them
+    to measure.
     ``converters`` by op type go before the known ones; what they make is checked like everything else.
     ``name`` is what messages and the certificate call the function, and ``lines`` are the places of its ops: for a
     SavedModel's signature, ``saved_source`` reads both from the file.
@@ -80,9 +85,13 @@ def vectorize(
     kinds: dict[OpKey, tuple[Any, str | None]] = {}
     loops_unbatched = count_loops(function.graph.as_graph_def())
     loops_batched = 0
+    may_partition: list[Bucket] = []
     for done, bucket in enumerate(grid):
         report("vectorize", done, len(grid))
-        graphs[bucket], log = batched_graph(bodies[bucket.lengths], bucket, known)
+        control_flow = Partitioning(does=False)
+        graphs[bucket], log = batched_graph(bodies[bucket.lengths], bucket, known, control_flow=control_flow)
+        if control_flow.n_places:
+            may_partition.append(bucket)
         merge_log(kinds, log)
         refuse_looped(function, log, allow_looped)
         n_loops = count_loops(graphs[bucket].graph.as_graph_def())
@@ -105,6 +114,11 @@ def vectorize(
                 tolerance=tolerance,
             )
         )
+    second = {}
+    for bucket in may_partition if partitioned else ():
+        second[bucket], _ = batched_graph(bodies[bucket.lengths], bucket, known, control_flow=Partitioning())
+        run = run_concrete(second[bucket])
+        verify_bucket(function, axes, outputs, bucket=bucket, run=run, probes=probes, tolerance=tolerance)
     report("check", len(grid), len(grid))
     certificate = Certificate(
         function=function.name,
@@ -121,6 +135,7 @@ def vectorize(
         axes=axes,
         outputs=outputs,
         graphs=graphs,
+        partitioned=second,
         probes=tuple(probes),
         refused=tuple(refused),
         certificate=certificate,

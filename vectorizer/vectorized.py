@@ -64,6 +64,7 @@ class Vectorized:
         axes: tuple[Axis, ...],
         outputs: tuple[Output, ...],
         graphs: Mapping[Bucket, Any],
+        partitioned: Mapping[Bucket, Any] | None = None,
         probes: tuple[Probe, ...],
         refused: tuple[Probe, ...],
         certificate: Certificate,
@@ -72,6 +73,8 @@ class Vectorized:
         self.axes = axes
         self.outputs = outputs
         self.graphs = dict(graphs)
+        #: The same with loops and branches that run on the rows in them alone, for buckets where that may be faster.
+        self.partitioned = dict(partitioned or {})
         self.probes = probes
         #: Examples on which the function raised.
         self.refused = refused

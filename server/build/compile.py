@@ -26,6 +26,8 @@ from server.artifact import (
     Manifest,
 )
 from server.build.declaration import Declaration
+from server.build.footprint import Footprint, variables_bytes
+from server.build.forms import Form, forms_of, save_forms
 from server.build.measure import Measurement, measure, pick
 from server.build.served_check import check_served
 from server.signature import LengthAxis, ModelSignature, TensorSignature
@@ -55,18 +57,19 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
         allow_looped=spec.allow_looped,
         tolerance=spec.tolerance,
         examples=declaration.examples,
+        partitioned=True,
         progress=report,
         name=source.name if source is not None else None,
         lines=source.lines if source is not None else None,
     )
     signature = model_signature(vectorized)
-    forms = _forms(vectorized)
+    forms = forms_of(vectorized)
     scratch = output / "candidates"
     report("measure", 0, 1)
-    _save(vectorized, declaration, forms, scratch)
+    save_forms(vectorized, declaration, forms, scratch)
     measurements = measure(
         scratch,
-        {form: _key(*form) for form in forms},
+        list(forms),
         feeds=lambda bucket: _feeds(vectorized, bucket),
         outputs=[entry.name for entry in signature.outputs],
         progress=lambda done, total: report("measure", done, total),
@@ -77,17 +80,19 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
         chosen = pick(measurements)
         if spec.buckets == "auto":
             chosen = _paying(chosen)
-        winners = {(bucket, entry.candidate.mode.compiler) for bucket, entry in chosen.items()}
+        winners = {Form.of(bucket, entry.candidate.mode) for bucket, entry in chosen.items()}
         if scratch.exists() and winners == forms.keys():
             scratch.rename(final)
         else:
             shutil.rmtree(scratch, ignore_errors=True)
-            _save(vectorized, declaration, {form: forms[form] for form in forms if form in winners}, final)
+            save_forms(vectorized, declaration, {form: forms[form] for form in forms if form in winners}, final)
+        footprint = Footprint()
         unfaithful = check_served(
             vectorized,
             final,
-            {bucket: (entry.candidate.signature, entry.candidate.mode) for bucket, entry in chosen.items()},
+            {bucket: entry.candidate.mode for bucket, entry in chosen.items()},
             tolerance=spec.tolerance,
+            footprint=footprint,
         )
         if not unfaithful:
             break
@@ -103,8 +108,9 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
         tensorflow_version=tf.__version__,
         built_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
+    memory = {"variables_bytes": variables_bytes(vectorized), "resident_bytes": footprint.resident_bytes}
     (output / CERTIFICATE_FILE).write_text(vectorized.certificate.to_json() + "\n")
-    (output / COSTS_FILE).write_text(json.dumps(_costs(measurements, chosen), indent=1) + "\n")
+    (output / COSTS_FILE).write_text(json.dumps({**_costs(measurements, chosen), "memory": memory}, indent=1) + "\n")
     manifest.write(output)
     report("write", 2, 2)
     return manifest
@@ -146,52 +152,22 @@ def _length_axis(axis: Axis, inputs: Mapping[str, tf.TensorSpec]) -> LengthAxis:
     )
 
 
-def _forms(vectorized: Vectorized) -> dict[tuple[Bucket, str], Any]:
-    """Return every bucket's graph as it is, and as a function that XLA must compile."""
-    forms: dict[tuple[Bucket, str], Any] = {}
-    # Strings live outside of XLA's types altogether.
-    with_xla = not any(spec.dtype == tf.string for spec in vectorized.function.inputs.values()) and not any(
-        output.dtype == tf.string for output in vectorized.outputs
-    )
-    for bucket, graph in vectorized.graphs.items():
-        forms[bucket, "graph"] = graph
-        if with_xla:
-            forms[bucket, "xla"] = _with_xla(graph)
-    return forms
-
-
-def _with_xla(graph: Any) -> Any:
-    def compiled(**inputs: tf.Tensor) -> Any:
-        return graph(**inputs)
-
-    _, specs = graph.structured_input_signature
-    return tf.function(compiled, jit_compile=True, autograph=False).get_concrete_function(**specs)
-
-
-def _key(bucket: Bucket, compiler: str) -> str:
-    return "_".join((PREDICT, "x".join(map(str, (bucket.rows, *bucket.lengths))), compiler))
-
-
-def _save(
-    vectorized: Vectorized, declaration: Declaration, forms: Mapping[tuple[Bucket, str], Any], path: Path
-) -> None:
-    root = tf.Module()
-    root.variables_of_the_function = list(vectorized.function.variables)
-    resources = [t for t in vectorized.function.concrete.captured_inputs if t.dtype == tf.resource]
-    if len(resources) > len(vectorized.function.variables):
-        root.owner = declaration.owner  # lookup tables and their files
-    tf.saved_model.save(root, str(path), signatures={_key(*form): graph for form, graph in forms.items()})
-
-
 def _feeds(vectorized: Vectorized, bucket: Bucket) -> dict[str, np.ndarray]:
-    """Return a full batch of probes at the bucket's own size: the longest that fit, as a busy server has them."""
+    """Return a full batch of probes that a busy server would run in the bucket: those that no shorter one holds."""
     from vectorizer.vectorized import pad_example, shape_in
 
     fitting = [
         probe for probe in vectorized.probes if all(a <= b for a, b in zip(probe.lengths, bucket.lengths, strict=True))
     ]
-    longest = sorted(fitting, key=lambda probe: probe.lengths, reverse=True)[: max(1, len(fitting) // 2)]
-    rows = [longest[slot % len(longest)] for slot in range(bucket.rows)]
+    own = [
+        probe
+        for probe in fitting
+        if all(
+            length > max((size for size in axis.buckets if size < padded), default=-1)
+            for axis, length, padded in zip(vectorized.axes, probe.lengths, bucket.lengths, strict=True)
+        )
+    ]
+    rows = [(own or fitting)[slot % len(own or fitting)] for slot in range(bucket.rows)]
     return {
         name: np.stack([pad_example(row.example[name], shape_in(name, spec, vectorized.axes, bucket)) for row in rows])
         for name, spec in vectorized.function.inputs.items()
@@ -217,7 +193,7 @@ def _compiled_graph(bucket: Bucket, entry: Measurement) -> CompiledGraph:
     return CompiledGraph(
         rows=bucket.rows,
         lengths=bucket.lengths,
-        signature=_key(bucket, mode.compiler),
+        signature=Form.of(bucket, mode).signature,
         mode=mode,
         cost_s=entry.cost_s,
     )

@@ -12,7 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from server.artifact import ExecutionMode
 from server.build.errors import BuildFailed
+from server.build.forms import Form
 from server.engine._session import GraphCallable, GraphSession
 from vectorizer import Bucket
 
@@ -38,6 +39,8 @@ _MIN_CALLS = 3
 _PARALLEL_GAIN = 1.5
 #: Below this a second core can't pay for its wake-up.
 _PARALLEL_FROM_S = 1e-3
+#: Whether partitioning pays depends on the rows that meet in a batch, of which the builder knows only its probes.
+_PARTITIONED_GAIN = 1.05
 #: A second session holds a second copy of the variables, so that its mode must be this much faster.
 _SECOND_SESSION_GAIN = 1.1
 
@@ -47,8 +50,12 @@ class Candidate:
     """One way of running one bucket."""
 
     bucket: Bucket
-    signature: str
     mode: ExecutionMode
+
+    @property
+    def signature(self) -> str:
+        """Its form's key in the SavedModel."""
+        return Form.of(self.bucket, self.mode).signature
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,6 +81,7 @@ class Measurement:
             "compiler": self.candidate.mode.compiler,
             "executor": self.candidate.mode.executor,
             "intra_op_threads": self.candidate.mode.intra_op_threads,
+            "control_flow": self.candidate.mode.control_flow,
             "cost_s": self.cost_s if known else None,
             "fastest_s": min(self.times_s) if known else None,
             "rounds": len(self.times_s),
@@ -99,16 +107,16 @@ def _all_cores(n_cpus: int) -> ExecutionMode:
 
 def measure(
     saved_model: Path,
-    signatures: Mapping[tuple[Bucket, str], str],
+    forms: Sequence[Form],
     *,
     feeds: Callable[[Bucket], Mapping[str, np.ndarray]],
     outputs: Sequence[str],
     progress: Callable[[int, int], None],
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[Measurement]:
-    """Time every signature in every mode.
+    """Time every form in every mode.
 
-    ``signatures`` maps (bucket, compiler) to its key in ``saved_model``; ``feeds`` gives a bucket's inputs.
+    ``forms`` are in ``saved_model``; ``feeds`` gives a bucket's inputs.
     A mode that fails on a bucket is recorded with its error and is not an error of the build.
     """
     n_cpus = len(os.sched_getaffinity(0))
@@ -118,10 +126,10 @@ def measure(
         runs: list[tuple[Measurement, GraphCallable, list[np.ndarray]]] = []
         plain_cost: dict[Bucket, float] = {}
         wanted = [
-            Candidate(bucket=bucket, signature=signature, mode=mode)
+            Candidate(bucket=form.bucket, mode=replace(mode, control_flow=form.control_flow))
             for mode in modes(n_cpus)
-            for (bucket, compiler), signature in signatures.items()
-            if compiler == mode.compiler
+            for form in forms
+            if form.compiler == mode.compiler
         ]
         for done, candidate in enumerate(wanted):
             progress(done, len(wanted) + _MAX_ROUNDS)
@@ -180,7 +188,8 @@ def _rounds(
 def pick(measurements: Sequence[Measurement]) -> dict[Bucket, Measurement]:
     """Choose the mode of each bucket: the fastest, unless its gain does not pay for what it takes.
 
-    More threads must gain 1.5 times, and modes that need another session than most buckets 1.1 times.
+    More threads must gain 1.5 times, modes that need another session than most buckets 1.1 times, and partitioned
+    loops 1.05 times.
     Errors: BuildFailed naming a bucket that runs in no mode, with each mode's error.
     """
     by_bucket: dict[Bucket, list[Measurement]] = {}
@@ -205,7 +214,12 @@ def pick(measurements: Sequence[Measurement]) -> dict[Bucket, Measurement]:
 
 
 def _weighted(entry: Measurement) -> float:
-    return entry.cost_s * (_PARALLEL_GAIN if entry.candidate.mode.intra_op_threads > 1 else 1.0)
+    mode = entry.candidate.mode
+    return (
+        entry.cost_s
+        * (_PARALLEL_GAIN if mode.intra_op_threads > 1 else 1.0)
+        * (1.0 if mode.control_flow == "masked" else _PARTITIONED_GAIN)
+    )
 
 
 def _session(entry: Measurement) -> tuple[str, int]:

@@ -8,6 +8,7 @@ table's last row, where the function raises.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from server.artifact import ExecutionMode
+from server.build.footprint import Footprint
+from server.build.forms import Form
 from server.engine._session import GraphSession
 from vectorizer import Bucket, ParityError, RunBatch, Vectorized, verify_bucket
 from vectorizer.probes import Probe
@@ -29,25 +32,28 @@ _MAX_REFUSED = 8
 def check_served(
     vectorized: Vectorized,
     saved_model: Path,
-    chosen: Mapping[Bucket, tuple[str, ExecutionMode]],
+    chosen: Mapping[Bucket, ExecutionMode],
     *,
     tolerance: float | None,
+    footprint: Footprint | None = None,
 ) -> dict[Bucket, str]:
     """Return the buckets that answer otherwise than the function in their mode, with the reason.
 
-    ``chosen`` maps buckets to their signature in ``saved_model`` and their mode.
+    ``chosen`` maps buckets to their mode, whose form is in ``saved_model``. ``footprint`` is told
+    how much memory they take together.
     """
     input_names = list(vectorized.function.inputs)
     output_names = [output.name for output in vectorized.outputs]
-    sessions: dict[tuple[str, int], list[tuple[Bucket, str, ExecutionMode]]] = {}
-    for bucket, (signature, mode) in chosen.items():
-        sessions.setdefault((mode.executor, mode.intra_op_threads), []).append((bucket, signature, mode))
+    sessions: dict[tuple[str, int], list[tuple[Bucket, ExecutionMode]]] = {}
+    for bucket, mode in chosen.items():
+        sessions.setdefault((mode.executor, mode.intra_op_threads), []).append((bucket, mode))
     unfaithful = {}
     for (executor, threads), members in sessions.items():
-        session = GraphSession(saved_model, executor=executor, intra_op_threads=threads)
-        try:
-            for bucket, signature, mode in members:
-                call = session.callable(signature, inputs=input_names, outputs=output_names)
+        with ExitStack() as opened, (footprint or Footprint()).watching():
+            session = GraphSession(saved_model, executor=executor, intra_op_threads=threads)
+            opened.callback(session.close)
+            for bucket, mode in members:
+                call = session.callable(Form.of(bucket, mode).signature, inputs=input_names, outputs=output_names)
 
                 def run(inputs: Mapping[str, np.ndarray], call: Any = call) -> dict[str, np.ndarray]:
                     return dict(zip(output_names, call(*(inputs[name] for name in input_names)), strict=True))
@@ -67,8 +73,6 @@ def check_served(
                     continue
                 if mode.compiler == "xla" and _answers_what_the_graph_refuses(vectorized, bucket, run):
                     unfaithful[bucket] = "it answers examples that the function refuses"
-        finally:
-            session.close()
     return unfaithful
 
 

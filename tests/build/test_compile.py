@@ -14,8 +14,9 @@ import tensorflow as tf
 
 from server.artifact import ExecutionMode, Manifest
 from server.batching import Batch, CostTable, ExampleFailed, Group, Item
-from server.build.compile import _forms, _key, _paying, _save, build_artifact
+from server.build.compile import _paying, build_artifact
 from server.build.declaration import declaration_of_function
+from server.build.forms import forms_of, save_forms
 from server.build.measure import Candidate, Measurement
 from server.build.served_check import check_served
 from server.engine import LoadedModel
@@ -100,8 +101,31 @@ def test_small_function_is_built_and_loaded_and_answers_each_example_as_it_does(
     chosen = [entry for entry in costs if entry["chosen"]]
     assert [entry["rows"] for entry in chosen] == [1, 3]
     assert all(entry["cost_s"] > 0 for entry in chosen)
+    memory = json.loads((tmp_path / "costs.json").read_text())["memory"]
+    assert memory["variables_bytes"] == WEIGHTS.nbytes
+    assert memory["resident_bytes"] >= 0
     certificate = json.loads((tmp_path / "certificate.json").read_text())
     assert certificate["summary"]["buckets_checked"] == 2
+
+
+def test_loop_that_rows_leave_early_is_measured_masked_and_partitioned(tmp_path: Path) -> None:
+    weights = tf.Variable(np.random.default_rng(0).normal(0, 0.1, (16, 16)).astype(np.float32))
+
+    def predict(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(tf.minimum(n, 9)):
+            x = tf.tanh(tf.tensordot(x, weights, 1))
+        return x
+
+    inputs = {"x": {"dtype": "float32", "shape": [16]}, "n": {"dtype": "int32", "shape": []}}
+    manifest, _ = build(predict, inputs, tmp_path, buckets=(1, 32))
+    costs = json.loads((tmp_path / "costs.json").read_text())["entries"]["predict"]
+    tried = {(entry["rows"], entry["compiler"], entry["control_flow"]) for entry in costs if entry["error"] is None}
+    both = {(32, compiler, "partitioned") for compiler in ("graph", "xla")}
+    assert tried == both | {(rows, compiler, "masked") for rows in (1, 32) for compiler in ("graph", "xla")}
+    for graph in manifest.entries["predict"]:
+        (winner,) = (entry for entry in costs if entry["chosen"] and entry["rows"] == graph.rows)
+        assert winner["control_flow"] == graph.mode.control_flow
+        assert ("partitioned" in graph.signature) == (graph.mode.control_flow == "partitioned")
 
 
 def test_variable_length_is_built_for_every_length_bucket(tmp_path: Path) -> None:
@@ -140,15 +164,15 @@ def test_mode_that_answers_an_index_that_the_function_refuses_is_found_out(tmp_p
         lambda i: tf.gather(table, i), PlainModule, ModelSpec.model_validate({"inputs": inputs})
     )
     vectorized = vectorize(declaration.function, inputs=declaration.inputs, buckets=(1, 3))
-    forms = _forms(vectorized)
-    _save(vectorized, declaration, forms, tmp_path / "saved")
+    forms = forms_of(vectorized)
+    save_forms(vectorized, declaration, forms, tmp_path / "saved")
 
     def check(compiler: str) -> dict[Bucket, str]:
         mode = ExecutionMode(compiler=compiler, executor="single_threaded", intra_op_threads=1)
         return check_served(
             vectorized,
             tmp_path / "saved",
-            {bucket: (_key(bucket, compiler), mode) for bucket in vectorized.graphs},
+            dict.fromkeys(vectorized.graphs, mode),
             tolerance=None,
         )
 
@@ -206,7 +230,7 @@ def test_dtype_comes_through_an_artifact(tmp_path: Path, dtype: str) -> None:
 
 def measured(rows: int, cost_s: float) -> Measurement:
     mode = ExecutionMode(compiler="graph", executor="default", intra_op_threads=1)
-    return Measurement(candidate=Candidate(bucket=Bucket(rows=rows), signature="", mode=mode), times_s=[cost_s])
+    return Measurement(candidate=Candidate(bucket=Bucket(rows=rows), mode=mode), times_s=[cost_s])
 
 
 @pytest.mark.parametrize(

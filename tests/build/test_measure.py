@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,11 @@ import tensorflow as tf
 
 from server.artifact import ExecutionMode
 from server.build.errors import BuildFailed
+from server.build.forms import Form
 from server.build.measure import Candidate, Measurement, measure, modes, pick
 from vectorizer import Bucket
 
+BUCKET = Bucket(rows=2)
 SINGLE = ExecutionMode(compiler="graph", executor="single_threaded", intra_op_threads=1)
 XLA = ExecutionMode(compiler="xla", executor="single_threaded", intra_op_threads=1)
 DEFAULT = ExecutionMode(compiler="graph", executor="default", intra_op_threads=1)
@@ -20,7 +23,7 @@ PARALLEL = ExecutionMode(compiler="graph", executor="default", intra_op_threads=
 
 
 def took(rows: int, mode: ExecutionMode, *times_s: float, error: str | None = None) -> Measurement:
-    candidate = Candidate(bucket=Bucket(rows=rows), signature=f"{rows}-{mode.compiler}", mode=mode)
+    candidate = Candidate(bucket=Bucket(rows=rows), mode=mode)
     return Measurement(candidate=candidate, times_s=list(times_s), error=error)
 
 
@@ -40,6 +43,12 @@ def test_fastest_mode_of_each_bucket_is_chosen_by_its_median() -> None:
 def test_more_threads_must_pay_for_the_cores_that_they_take() -> None:
     assert chosen(took(64, SINGLE, 1.4), took(64, PARALLEL, 1.0)) == {64: SINGLE}
     assert chosen(took(64, SINGLE, 1.6), took(64, PARALLEL, 1.0)) == {64: PARALLEL}
+
+
+def test_partitioned_loops_must_gain_more_than_the_examples_at_hand_may_tell() -> None:
+    partitioned = replace(SINGLE, control_flow="partitioned")
+    assert chosen(took(64, SINGLE, 1.04), took(64, partitioned, 1.0)) == {64: SINGLE}
+    assert chosen(took(64, SINGLE, 1.06), took(64, partitioned, 1.0)) == {64: partitioned}
 
 
 def test_a_second_session_must_pay_for_its_copy_of_the_variables() -> None:
@@ -68,7 +77,11 @@ def saved_model(tmp_path: Path) -> Path:
     spec = tf.TensorSpec([2, 3], tf.float32, name="x")
     fine = tf.function(lambda x: {"y": x + 1.0}).get_concrete_function(x=spec)
     fails = tf.function(lambda x: {"y": tf.debugging.check_numerics(x / 0.0, "never")}).get_concrete_function(x=spec)
-    tf.saved_model.save(root, str(tmp_path / "m"), signatures={"fine": fine, "fails": fails})
+    tf.saved_model.save(
+        root,
+        str(tmp_path / "m"),
+        signatures={Form(BUCKET, "graph").signature: fine, Form(BUCKET, "xla").signature: fails},
+    )
     return tmp_path / "m"
 
 
@@ -76,7 +89,7 @@ def test_every_signature_is_timed_and_one_that_fails_says_why(saved_model: Path)
     seen: list[tuple[int, int]] = []
     results = measure(
         saved_model,
-        {(Bucket(rows=2), "graph"): "fine", (Bucket(rows=2), "xla"): "fails"},
+        [Form(BUCKET, "graph"), Form(BUCKET, "xla")],
         feeds=lambda bucket: {"x": np.ones((bucket.rows, 3), np.float32)},
         outputs=["y"],
         progress=lambda done, total: seen.append((done, total)),

@@ -25,11 +25,17 @@ _BRANCH_SHARE = 4
 
 
 class Partitioning:
-    """Whether to partition, and how often it was done."""
+    """Whether to partition, and in how many places that may pay."""
 
-    def __init__(self) -> None:
-        #: Loops and branches that were partitioned in this conversion.
+    def __init__(self, *, does: bool = True) -> None:
+        self.does = does
+        #: Loops and branches of this conversion that were partitioned, or could have been.
         self.n_places = 0
+
+    def found(self) -> bool:
+        """Count a place; return True if it is to be partitioned."""
+        self.n_places += 1
+        return self.does
 
 
 #: Innermost last; one conversion runs at a time.
@@ -37,11 +43,8 @@ _wanted: list[Partitioning] = []
 
 
 @contextmanager
-def partitioning(wanted: Partitioning | None) -> Iterator[None]:
-    """Convert loops and branches partitioned where that may pay, or masked if None."""
-    if wanted is None:
-        yield
-        return
+def partitioning(wanted: Partitioning) -> Iterator[None]:
+    """Convert loops and branches as ``wanted``, and count there where it may pay to partition them."""
     _wanted.append(wanted)
     try:
         yield
@@ -58,16 +61,14 @@ def loop_sizes(rows: int) -> tuple[int, ...]:
     while size >= _FEWEST:
         sizes.append(size)
         size //= 2
-    _wanted[-1].n_places += bool(sizes)
-    return tuple(sizes)
+    return tuple(sizes) if sizes and _wanted[-1].found() else ()
 
 
 def branch_sizes(rows: int) -> tuple[int, ...]:
     """Return the smaller batch sizes that a branch of ``rows`` rows may run at, ascending; none if it should not."""
     if not _wanted or rows < _FEWEST:
         return ()
-    _wanted[-1].n_places += 1
-    return (max(1, rows // _BRANCH_SHARE),)
+    return (max(1, rows // _BRANCH_SHARE),) if _wanted[-1].found() else ()
 
 
 def first_rows(mask: tf.Tensor, n: int) -> tf.Tensor:

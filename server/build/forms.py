@@ -1,0 +1,73 @@
+"""The forms in which a bucket can be compiled: a graph or XLA, loops and branches masked or partitioned.
+
+All forms that are to be measured are written into one SavedModel, where they share the variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from server.artifact import PREDICT, ExecutionMode
+from server.build.declaration import Declaration
+from vectorizer import Bucket, Vectorized
+
+__all__ = ["Form", "forms_of", "save_forms"]
+
+MASKED = "masked"
+PARTITIONED = "partitioned"
+
+
+class Form(NamedTuple):
+    """One compiled form of one bucket; how it is executed is another question."""
+
+    bucket: Bucket
+    compiler: str
+    control_flow: str = MASKED
+
+    @classmethod
+    def of(cls, bucket: Bucket, mode: ExecutionMode) -> Form:
+        """Return the form that is run in a mode."""
+        return cls(bucket, mode.compiler, mode.control_flow)
+
+    @property
+    def signature(self) -> str:
+        """The form's key in the SavedModel."""
+        size = "x".join(map(str, (self.bucket.rows, *self.bucket.lengths)))
+        return "_".join((PREDICT, size, self.compiler, *([] if self.control_flow == MASKED else [self.control_flow])))
+
+
+def forms_of(vectorized: Vectorized) -> dict[Form, Any]:
+    """Return the graph of every form of every bucket: as it is, and as a function that XLA must compile."""
+    forms: dict[Form, Any] = {}
+    # Strings live outside of XLA's types altogether.
+    with_xla = not any(spec.dtype == tf.string for spec in vectorized.function.inputs.values()) and not any(
+        output.dtype == tf.string for output in vectorized.outputs
+    )
+    for control_flow, graphs in ((MASKED, vectorized.graphs), (PARTITIONED, vectorized.partitioned)):
+        for bucket, graph in graphs.items():
+            forms[Form(bucket, "graph", control_flow)] = graph
+            if with_xla:
+                forms[Form(bucket, "xla", control_flow)] = _with_xla(graph)
+    return forms
+
+
+def save_forms(vectorized: Vectorized, declaration: Declaration, forms: Mapping[Form, Any], path: Path) -> None:
+    """Write a SavedModel with a signature for each form, and the function's variables and tables once."""
+    root = tf.Module()
+    root.variables_of_the_function = list(vectorized.function.variables)
+    resources = [t for t in vectorized.function.concrete.captured_inputs if t.dtype == tf.resource]
+    if len(resources) > len(vectorized.function.variables):
+        root.owner = declaration.owner  # lookup tables and their files
+    tf.saved_model.save(root, str(path), signatures={form.signature: graph for form, graph in forms.items()})
+
+
+def _with_xla(graph: Any) -> Any:
+    def compiled(**inputs: tf.Tensor) -> Any:
+        return graph(**inputs)
+
+    _, specs = graph.structured_input_signature
+    return tf.function(compiled, jit_compile=True, autograph=False).get_concrete_function(**specs)
