@@ -30,8 +30,8 @@ $(STAMP):
 demo: setup ## Start the real server, register the digits model, send it 1,797 real digits, compare with both baselines
 	@$(BIN)/python -m loadtests.demo $(ARGS)
 
-test: setup ## Run all tests
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup ## Run all tests, in two processes
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 serve: setup ## Serve the digits model on http://127.0.0.1:8000 until Ctrl-C
 	@$(BIN)/rowwise serve --model digits=models.digits:predict $(ARGS)
