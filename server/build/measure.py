@@ -7,10 +7,11 @@ interleaved round by round, so that a slow moment of the machine hits all of the
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,6 +36,13 @@ _TIMING_S = 200e-6
 #: And at least so many, after one that is not timed: the first call after another graph's finds cold caches, which
 #: cost a small graph more than its work.
 _MIN_CALLS = 3
+#: A call of this length is timed alone: it fills the caches itself, and three of them for each timing take their time.
+_LONG_S = 5e-3
+#: Who takes so many times as long as another is out of the race. Above what a core saves that it has for itself.
+_HOPELESS = 1.7
+_ROUNDS_FOR_ALL = 2
+#: XLA is compiled for the smallest and the largest bucket before it is for others.
+_N_ENDS = 2
 #: More cores for one batch must pay: they are taken from other batches and from HTTP.
 _PARALLEL_GAIN = 1.5
 #: Below this a second core can't pay for its wake-up.
@@ -123,36 +131,42 @@ def measure(
     results: list[Measurement] = []
     with ExitStack() as stack:
         sessions: dict[tuple[str, int], GraphSession] = {}
-        runs: list[tuple[Measurement, GraphCallable, list[np.ndarray]]] = []
-        plain_cost: dict[Bucket, float] = {}
-        wanted = [
+        runs: list[_Run] = []
+        #: By bucket, one call in the first mode that works: the graph on one core.
+        plain_s: dict[Bucket, float] = {}
+        wanted = _ends_first(
             Candidate(bucket=form.bucket, mode=replace(mode, control_flow=form.control_flow))
             for mode in modes(n_cpus)
             for form in forms
             if form.compiler == mode.compiler
-        ]
+        )
+        ends: list[float] = []
         for done, candidate in enumerate(wanted):
             progress(done, len(wanted) + _MAX_ROUNDS)
             mode, bucket = candidate.mode, candidate.bucket
-            if mode.intra_op_threads > 1 and plain_cost.get(bucket, 0.0) < _PARALLEL_FROM_S:
+            if mode.intra_op_threads > 1 and plain_s.get(bucket, 0.0) < _PARALLEL_FROM_S:
                 continue
             key = (mode.executor, mode.intra_op_threads)
             measurement = Measurement(candidate=candidate)
             results.append(measurement)
+            if mode.compiler == "xla" and len(ends) >= _N_ENDS and min(ends) > _HOPELESS:
+                measurement.error = (
+                    f"not tried: at both ends XLA took at least {min(ends):.1f} times as long as the graph"
+                )
+                continue
             try:
                 if key not in sessions:
                     sessions[key] = GraphSession(saved_model, executor=key[0], intra_op_threads=key[1])
                     stack.callback(sessions[key].close)
                 inputs = feeds(bucket)
                 call = sessions[key].callable(candidate.signature, inputs=list(inputs), outputs=outputs)
-                arrays = list(inputs.values())
-                started = clock()
-                call(*arrays)
-                measurement.warm_s = clock() - started
-                started = clock()
-                call(*arrays)
-                plain_cost.setdefault(bucket, clock() - started)
-                runs.append((measurement, call, arrays))
+                run = _Run(measurement, call, list(inputs.values()), clock)
+                measurement.warm_s = run.timed(1)
+                run.quick_s = run.quickest()
+                plain_s.setdefault(bucket, run.quick_s)
+                runs.append(run)
+                if mode.compiler == "xla" and len(ends) < _N_ENDS:
+                    ends.append(run.quick_s / plain_s[bucket])
             except Exception as error:  # noqa: BLE001 - a mode that can't run is a result, not a failure
                 measurement.error = f"{type(error).__name__}: {error}"[:500]
         _rounds(runs, clock, lambda done: progress(len(wanted) + done, len(wanted) + _MAX_ROUNDS))
@@ -160,29 +174,75 @@ def measure(
     return results
 
 
-def _rounds(
-    runs: Sequence[tuple[Measurement, GraphCallable, list[np.ndarray]]],
-    clock: Callable[[], float],
-    progress: Callable[[int], None],
-) -> None:
-    repeats = []
-    for _, call, arrays in runs:
-        call(*arrays)
-        started = clock()
-        for _ in range(_MIN_CALLS):
-            call(*arrays)
-        repeats.append(max(_MIN_CALLS, int(_TIMING_S * _MIN_CALLS / max(clock() - started, 1e-9))))
+def _ends_first(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Order candidates by compiler, graphs first, and within XLA the smallest and the largest bucket first.
+
+    A compiler that loses at both ends by far is not tried in between: compiling is what a build of a deep network
+    spends most of its time with.
+    """
+    ordered = sorted(candidates, key=lambda candidate: candidate.mode.compiler != "graph")
+    xla = [candidate for candidate in ordered if candidate.mode.compiler == "xla"]
+    if len(xla) <= _N_ENDS:
+        return ordered
+    ends = [min(xla, key=lambda entry: entry.bucket), max(xla, key=lambda entry: entry.bucket)]
+    return [
+        *(candidate for candidate in ordered if candidate.mode.compiler == "graph"),
+        *ends,
+        *(candidate for candidate in xla if candidate not in ends),
+    ]
+
+
+@dataclass(slots=True)
+class _Run:
+    """A candidate that works, and what it is timed with."""
+
+    measurement: Measurement
+    call: GraphCallable
+    arrays: list[np.ndarray]
+    clock: Callable[[], float]
+    quick_s: float = 0.0
+    repeat: int = 1
+
+    def quickest(self) -> float:
+        """Return about how long a call takes, seconds."""
+        first_s = self.timed(1)
+        return first_s if first_s >= _LONG_S else min(first_s, *(self.timed(1) for _ in range(_MIN_CALLS)))
+
+    def timed(self, n_calls: int) -> float:
+        """Return the seconds of one call, averaged over ``n_calls``."""
+        started = self.clock()
+        for _ in range(n_calls):
+            self.call(*self.arrays)
+        return (self.clock() - started) / n_calls
+
+
+def _rounds(runs: Sequence[_Run], clock: Callable[[], float], progress: Callable[[int], None]) -> None:
+    for run in runs:
+        if run.quick_s < _LONG_S:
+            run.call(*run.arrays)
+            run.repeat = max(_MIN_CALLS, int(_TIMING_S / max(run.timed(_MIN_CALLS), 1e-9)))
     started = clock()
     for round_ in range(_MAX_ROUNDS):
         if round_ >= _MIN_ROUNDS and clock() - started > _BUDGET_S:
             break
         progress(round_)
-        for (measurement, call, arrays), repeat in zip(runs, repeats, strict=True):
-            call(*arrays)
-            begun = clock()
-            for _ in range(repeat):
-                call(*arrays)
-            measurement.times_s.append((clock() - begun) / repeat)
+        for run in runs if round_ < _ROUNDS_FOR_ALL else _in_the_running(runs):
+            if run.quick_s < _LONG_S:
+                run.call(*run.arrays)
+            run.measurement.times_s.append(run.timed(run.repeat))
+
+
+def _in_the_running(runs: Sequence[_Run]) -> list[_Run]:
+    """Leave out long calls that were never near the best of their bucket: their rounds are the costly ones."""
+    best: dict[Bucket, float] = {}
+    for run in runs:
+        bucket = run.measurement.candidate.bucket
+        best[bucket] = min(best.get(bucket, math.inf), *run.measurement.times_s)
+    return [
+        run
+        for run in runs
+        if min(run.measurement.times_s) < max(_LONG_S, _HOPELESS * best[run.measurement.candidate.bucket])
+    ]
 
 
 def pick(measurements: Sequence[Measurement]) -> dict[Bucket, Measurement]:

@@ -103,3 +103,29 @@ def test_every_signature_is_timed_and_one_that_fails_says_why(saved_model: Path)
     assert graph[0].to_json()["rounds"] == len(graph[0].times_s) >= 5
     assert seen[-1][0] == seen[-1][1]
     assert seen == sorted(seen)
+
+
+def test_compiler_that_loses_at_both_ends_is_not_tried_in_between(tmp_path: Path) -> None:
+    """Compiling is most of a deep network's build. Here the signatures for XLA are made slow instead."""
+    forms = {}
+    for rows in (1, 2, 4, 8):
+        spec = tf.TensorSpec([rows, 3], tf.float32, name="x")
+        forms[Form(Bucket(rows=rows), "graph")] = tf.function(lambda x: {"y": x + 1.0}).get_concrete_function(x=spec)
+        forms[Form(Bucket(rows=rows), "xla")] = tf.function(
+            lambda x: {"y": tf.while_loop(lambda i, y: i < 2_000, lambda i, y: (i + 1, y + 1.0), (0, x))[1]}
+        ).get_concrete_function(x=spec)
+    signatures = {form.signature: function for form, function in forms.items()}
+    tf.saved_model.save(tf.Module(), str(tmp_path / "m"), signatures=signatures)
+    results = measure(
+        tmp_path / "m",
+        list(forms),
+        feeds=lambda bucket: {"x": np.ones((bucket.rows, 3), np.float32)},
+        outputs=["y"],
+        progress=lambda done, total: None,
+    )
+    xla = {entry.candidate.bucket.rows: entry for entry in results if entry.candidate.mode.compiler == "xla"}
+    assert all(xla[rows].error is None and xla[rows].times_s for rows in (1, 8))
+    for rows in (2, 4):
+        assert "not tried: at both ends XLA took" in (xla[rows].error or "")
+        assert not xla[rows].times_s
+    assert {entry.candidate.mode.compiler for entry in pick(results).values()} == {"graph"}
