@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from vectorizer.buckets import AUTO_BUCKETS
 from vectorizer.certificate import Certificate, OpClass, OpRecord, OutputParity, ParityRecord
+from vectorizer.derivatives import Derivative
+from vectorizer.derivatives.direct import gradient, hessian, jacobian, vjp
 from vectorizer.errors import (
     ConversionError,
     DeclarationError,
@@ -44,6 +46,7 @@ __all__ = [
     "Certificate",
     "ConversionError",
     "DeclarationError",
+    "Derivative",
     "ExampleFunction",
     "Length",
     "LoopedOpError",
@@ -61,8 +64,12 @@ __all__ = [
     "TraceError",
     "Vectorized",
     "VectorizerError",
+    "gradient",
+    "hessian",
+    "jacobian",
     "saved_source",
     "trace_example",
     "vectorize",
     "verify_bucket",
+    "vjp",
 ]

@@ -34,6 +34,7 @@ from tensorflow.python.framework import function_def_to_graph as _function_def_t
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework import tensor as _tensor
 from tensorflow.python.framework import tensor_util as _tensor_util
+from tensorflow.python.ops import control_flow_util_v2 as _control_flow
 from tensorflow.python.ops import handle_data_util as _handle_data
 from tensorflow.python.ops.parallel_for import pfor as _stock
 
@@ -42,6 +43,7 @@ from vectorizer.conversions import CALLING_OPS, Conversion, ConversionLog
 __all__ = [
     "Converter",
     "DebugInfoProto",
+    "FuncGraph",
     "SavedModelProto",
     "at_rows",
     "called_graph",
@@ -49,8 +51,11 @@ __all__ = [
     "convert_body",
     "convert_rows",
     "function_graph",
+    "gradient_function",
     "graph_by_name",
+    "graph_for_branch",
     "is_stateful",
+    "known_function",
     "list_content",
     "not_for_these",
     "rows_of",
@@ -61,6 +66,12 @@ __all__ = [
     "wrap",
     "wrap_list",
 ]
+
+FuncGraph = _func_graph.FuncGraph
+#: ``(op)`` -> the function that computes an op's gradient. Errors: LookupError.
+gradient_function = _ops.get_gradient_function
+#: ``(op, input_shapes, name)`` -> a new graph of a function that a loop or branch names.
+graph_for_branch = _control_flow.get_func_graph
 
 #: A converter: takes pfor's input object, returns wrapped tensors, one for each output of the op.
 Converter = Callable[[Any], Any]
@@ -145,21 +156,26 @@ def _loop_over_rows(pfor_input: Any, entry: Conversion, reason: str) -> Any:
     return _stock._fallback_converter(pfor_input, root_cause=reason)
 
 
-def _inline_call(func: Any, converter: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Convert a function's body in place: pfor's own version loses the outputs of restored functions."""
+def _inline_call(func: Any, converter: Any, inputs: Sequence[Any], n_outputs: int | None = None) -> list[Any]:
+    """Convert a function's body in place: pfor's own version loses the outputs of restored functions.
+
+    Differentiating a function adds outputs to its graph that earlier calls of it do not have: ``n_outputs`` says how
+    many the call at hand has.
+    """
     graph = function_graph(func)
     if len(inputs) != len(graph.inputs):
         raise ValueError(f"function {graph.name} takes {len(graph.inputs)} inputs, got {len(inputs)}")
     for inner, outer in zip(graph.inputs, inputs, strict=True):
         converter._add_conversion(inner, outer)
-    return [converter._convert_helper(output) for output in graph.outputs]
+    return [converter._convert_helper(output) for output in graph.outputs[:n_outputs]]
 
 
 def _convert_call(pfor_input: Any) -> list[Any]:
-    return convert_body(pfor_input, called_graph(pfor_input.op, "f"), pfor_input.inputs)
+    op = pfor_input.op
+    return convert_body(pfor_input, called_graph(op, "f"), pfor_input.inputs, n_outputs=len(op.outputs))
 
 
-def convert_body(pfor_input: Any, graph: Any, inputs: Sequence[Any]) -> list[Any]:
+def convert_body(pfor_input: Any, graph: Any, inputs: Sequence[Any], *, n_outputs: int | None = None) -> list[Any]:
     """Convert the function that an op calls, in place: ``inputs`` and results are wrapped tensors, all rows each."""
     outer = pfor_input.pfor
     inner = _stock.PFor(
@@ -171,7 +187,7 @@ def convert_body(pfor_input: Any, graph: Any, inputs: Sequence[Any]) -> list[Any
         all_indices_partitioned=outer.all_indices_partitioned,
         pfor_config=outer.pfor_config,
     )
-    return _inline_call(graph, inner, inputs)
+    return _inline_call(graph, inner, inputs, n_outputs)
 
 
 def at_rows(pfor_input: Any, rows: int) -> Any:
@@ -223,9 +239,50 @@ def called_graph(op: Any, attribute: str) -> Any:
     return graph_by_name(op, op.get_attr(attribute).name)
 
 
+def known_function(graph: Any, name: str) -> Any:
+    """Return the function that a graph or one around it knows by ``name``; None if none does."""
+    while graph is not None:
+        found = graph._get_function(name)
+        if found is not None:
+            return found
+        graph = getattr(graph, "outer_graph", None)
+    return None
+
+
+def custom_gradient(op: Any) -> Callable[..., Any] | None:
+    """Return the gradient that was given to this one op; None if it has that of its type.
+
+    Errors: LookupError if it had one that was not saved with it.
+    """
+    if op._gradient_function is not None:
+        return op._gradient_function  # type: ignore[no-any-return]
+    return _ops.get_gradient_function(op) if "_gradient_op_type" in op.node_def.attr else None
+
+
+def replace_gradient(op: Any, gradient: Callable[..., Any]) -> None:
+    """Give one op a gradient of its own."""
+    op._gradient_function = gradient
+
+
+def traced_beside(op: Any, gradient: Callable[..., Any], cotangents: Sequence[tf.Tensor]) -> tuple[Any, list[bool]]:
+    """Trace ``gradient(op, *cotangents)`` where it can read the graph of ``op``.
+
+    Return a graph that takes the cotangents and then what it captured, and which of the results there are.
+    """
+    with op.graph.as_default():
+        graph = _func_graph.FuncGraph("gradient")
+        with graph.as_default():
+            placeholders = [tf.compat.v1.placeholder(each.dtype, each.shape) for each in cotangents]
+            graph.inputs = list(placeholders)
+            results = gradient(op, *placeholders)
+            results = list(results) if isinstance(results, (list, tuple)) else [results]
+            graph.outputs = [graph.capture(tf.convert_to_tensor(result)) for result in results if result is not None]
+    return graph, [result is not None for result in results]
+
+
 def graph_by_name(op: Any, name: str) -> Any:
     """Return the graph of a function that the graph of ``op`` knows by name."""
-    return function_graph(op.graph._get_function(name))
+    return function_graph(known_function(op.graph, name))
 
 
 def function_graph(func: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sysconfig
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,19 @@ def source_line(op: Any, lines: SourceLines | None = None) -> str:
         return place
     frames = getattr(op, "traceback", None) or ()
     for frame in reversed(list(frames)):
-        path = os.path.realpath(frame.filename)
-        if path == _TRACER:
+        if _real(frame.filename) == _TRACER:
             break
-        if not path.startswith((*_LIBRARY_DIRS, _OWN_DIR)) and not frame.filename.startswith("<"):
+        if _is_users(frame.filename):
             return f"{Path(frame.filename).name}:{frame.lineno}"
     name = getattr(op, "name", "")
     return f"node {name!r}" if name else _UNKNOWN
+
+
+@cache
+def _real(filename: str) -> str:
+    """Every op has dozens of frames, all of them in few files."""
+    return os.path.realpath(filename)
+
+
+def _is_users(filename: str) -> bool:
+    return not _real(filename).startswith((*_LIBRARY_DIRS, _OWN_DIR)) and not filename.startswith("<")

@@ -15,6 +15,7 @@ from vectorizer.certificate import Certificate, ParityRecord
 from vectorizer.conversions import OpKey
 from vectorizer.converters import converters as own_converters
 from vectorizer.converters.partitions import Partitioning
+from vectorizer.derivatives import Derivative, Setting, compile_derivatives
 from vectorizer.effects import refuse_effects
 from vectorizer.errors import DeclarationError
 from vectorizer.inputs import check_inputs
@@ -31,7 +32,8 @@ from vectorizer.verify import verify_bucket
 
 __all__ = ["Progress", "vectorize"]
 
-#: Called as ``progress(stage, done, total)``; stages are ``trace``, ``vectorize`` and ``check``.
+#: Called as ``progress(stage, done, total)``; stages are ``trace``, ``vectorize``, ``check`` and
+#: ``derive``.
 Progress = Callable[[str, int, int], None]
 
 
@@ -44,6 +46,7 @@ def vectorize(
     allow_looped: Collection[str] = (),
     tolerance: float | None = None,
     examples: Sequence[Mapping[str, Any]] = (),
+    derivatives: Sequence[Derivative] = (),
     seed: int = 0,
     partitioned: bool = False,
     converters: Mapping[str, Converter] | None = None,
@@ -59,6 +62,7 @@ def vectorize(
     ``partitioned`` makes, besides, a second graph of each bucket with loops or branches that may be faster on the rows
     that are in them alone (``Vectorized.partitioned``): which one is, depends on the data, and is for who runs them
     to measure.
+    ``derivatives`` are compiled for the same buckets.
     ``converters`` by op type go before the known ones; what they make is checked like everything else.
     ``name`` is what messages and the certificate call the function, and ``lines`` are the places of its ops: for a
     SavedModel's signature, ``saved_source`` reads both from the file.
@@ -130,7 +134,7 @@ def vectorize(
         n_probes_refused=len(refused),
         tolerance={output.dtype.name: output.tolerance(tolerance) for output in outputs},
     )
-    return Vectorized(
+    vectorized = Vectorized(
         function=function,
         axes=axes,
         outputs=outputs,
@@ -140,6 +144,13 @@ def vectorize(
         refused=tuple(refused),
         certificate=certificate,
     )
+    vectorized.derivatives = compile_derivatives(
+        derivatives,
+        vectorized,
+        Setting(bodies=bodies, converters=known, allow_looped=allow_looped, tolerance=tolerance, seed=seed),
+        progress=lambda done, total: report("derive", done, total),
+    )
+    return vectorized
 
 
 def _no_progress(_stage: str, _done: int, _total: int) -> None:

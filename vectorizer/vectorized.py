@@ -68,6 +68,7 @@ class Vectorized:
         probes: tuple[Probe, ...],
         refused: tuple[Probe, ...],
         certificate: Certificate,
+        bare: bool | None = None,
     ) -> None:
         self.function = function
         self.axes = axes
@@ -79,6 +80,10 @@ class Vectorized:
         #: Examples on which the function raised.
         self.refused = refused
         self.certificate = certificate
+        #: A call returns the one output without its name; None: if the function named none.
+        self._bare = [output.name for output in outputs] == [SINGLE_OUTPUT] if bare is None else bare
+        #: The declared derivatives by name, each for any number of rows as the function itself.
+        self.derivatives: dict[str, Vectorized] = {}
 
     @property
     def buckets(self) -> tuple[int, ...]:
@@ -189,7 +194,7 @@ class Vectorized:
                 packed[output.name] = np.stack(values) if values else np.zeros((0, *output.dims), dtype)
             else:
                 packed[output.name] = values
-        return packed[SINGLE_OUTPUT] if list(packed) == [SINGLE_OUTPUT] else packed
+        return next(iter(packed.values())) if self._bare else packed
 
 
 def _n_rows(name: str, value: Any) -> int:

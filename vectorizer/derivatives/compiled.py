@@ -1,0 +1,181 @@
+"""A declared derivative -> batched graphs, one for each bucket, checked against the looped reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from vectorizer._pfor import Converter
+from vectorizer.batched_graph import batched_graph
+from vectorizer.certificate import Certificate, ParityRecord
+from vectorizer.conversions import ConversionLog, OpKey
+from vectorizer.derivatives.body import derivative_body, pullback_body
+from vectorizer.derivatives.choice import Choice, choose
+from vectorizer.derivatives.declaration import COTANGENT, Derivative
+from vectorizer.derivatives.memory import default_parallel, pullback_bytes
+from vectorizer.derivatives.reference import reference_probes, verify_smooth
+from vectorizer.lengths import Axis
+from vectorizer.loops import count_loops
+from vectorizer.op_records import merge_log, op_records
+from vectorizer.strictness import refuse_looped
+from vectorizer.trace import ExampleFunction
+from vectorizer.vectorized import Bucket, Vectorized, run_concrete
+
+__all__ = ["Setting", "compile_derivatives"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """How the function itself was compiled: its derivatives are compiled alike. ``bodies`` are by padded lengths."""
+
+    bodies: Mapping[tuple[int, ...], ExampleFunction]
+    converters: Mapping[str, Converter]
+    allow_looped: Collection[str]
+    tolerance: float | None
+    seed: int
+
+
+def compile_derivatives(
+    derivatives: Sequence[Derivative],
+    base: Vectorized,
+    setting: Setting,
+    *,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Vectorized]:
+    """Compile every derivative for the buckets of the function itself.
+
+    Errors: DeclarationError, LoopedOpError, ConversionError, ParityError.
+    """
+    choices = choose(derivatives, base.function, base.axes, base.outputs)
+    made = {}
+    for done, choice in enumerate(choices):
+        progress(done, len(choices))
+        made[choice.name] = _compile(choice, base, setting)
+    progress(len(choices), len(choices))
+    return made
+
+
+def _compile(choice: Choice, base: Vectorized, setting: Setting) -> Vectorized:
+    axes = _axes(choice, base.axes)
+    plans = {lengths: _plan(choice, body, base.axes, lengths) for lengths, body in setting.bodies.items()}
+    bodies: dict[tuple[tuple[int, ...], int], ExampleFunction] = {}
+    graphs: dict[Bucket, Any] = {}
+    kinds: dict[OpKey, tuple[Any, str | None]] = {}
+    loops_batched = 0
+    for bucket in base.graphs:
+        plan = plans[bucket.lengths]
+        at_once = plan.at_once(bucket.rows)
+        key = (bucket.lengths, at_once)
+        if key not in bodies:
+            log = ConversionLog()
+            bodies[key] = derivative_body(
+                setting.bodies[bucket.lengths],
+                choice,
+                shape=plan.shape,
+                at_once=at_once,
+                converters=setting.converters,
+                log=log,
+            )
+            refuse_looped(bodies[key], log, setting.allow_looped)
+            kinds.update(log.looped())
+        graphs[bucket], log = batched_graph(bodies[key], bucket, setting.converters)
+        refuse_looped(bodies[key], log, setting.allow_looped)
+        merge_log(kinds, log)
+        loops_batched = max(loops_batched, count_loops(graphs[bucket].graph.as_graph_def()))
+
+    function = _unpadded(next(iter(bodies.values())), choice, base)
+    probes, refused = reference_probes(choice, base, seed=setting.seed)
+    parity: list[ParityRecord] = []
+    kinks = 0
+    for bucket, graph in graphs.items():
+        record, n_kinks = verify_smooth(
+            function,
+            choice,
+            base,
+            axes,
+            bucket=bucket,
+            run=run_concrete(graph),
+            probes=probes,
+            tolerance=setting.tolerance,
+        )
+        parity.append(record)
+        kinks = max(kinks, n_kinks)
+    chunked = any(at_once < plans[lengths].n_elements for lengths, at_once in bodies)
+    certificate = Certificate(
+        function=function.name,
+        tensorflow_version=tf.__version__,
+        ops=tuple(op_records(next(iter(bodies.values())), kinds)),
+        loops_unbatched=max(plan.n_loops for plan in plans.values()) + chunked,
+        loops_batched=loops_batched,
+        parity=tuple(parity),
+        n_probes_refused=len(refused) + kinks,
+        tolerance={result.dtype.name: result.tolerance(setting.tolerance) for result in choice.results},
+    )
+    return Vectorized(
+        function=function,
+        axes=axes,
+        outputs=choice.results,
+        graphs=graphs,
+        probes=tuple(probes),
+        refused=tuple(refused),
+        certificate=certificate,
+        bare=choice.bare,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """For one padded length: the output's shape, how many elements there are, how many rows times elements fit."""
+
+    shape: tuple[int, ...]
+    n_elements: int
+    max_parallel: int
+    n_loops: int
+
+    def at_once(self, rows: int) -> int:
+        """Elements to compute side by side in a bucket."""
+        return min(self.n_elements, max(1, self.max_parallel // rows))
+
+
+def _plan(choice: Choice, body: ExampleFunction, axes: Sequence[Axis], lengths: tuple[int, ...]) -> _Plan:
+    size_of = dict(zip((axis.name for axis in axes), lengths, strict=True))
+
+    def shape(dims: Sequence[int | Axis]) -> tuple[int, ...]:
+        return tuple(dim if isinstance(dim, int) else size_of[dim.name] for dim in dims)
+
+    single = pullback_body(body, choice, shape=shape(choice.output.dims))
+    differentiated = {
+        "jacobian": [choice.output.dims],
+        "hessian": [source.dims for source in choice.sources],
+    }.get(choice.kind, [])
+    n_elements = sum(int(np.prod(shape(dims), dtype=np.int64)) for dims in differentiated) if differentiated else 1
+    return _Plan(
+        shape=shape(choice.output.dims),
+        n_elements=max(1, n_elements),
+        max_parallel=choice.max_parallel or default_parallel(pullback_bytes(body.graph, single.graph)),
+        n_loops=count_loops(single.graph.as_graph_def()),
+    )
+
+
+def _axes(choice: Choice, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """Let a cotangent's variable dimensions follow the axes that the output's do."""
+    if choice.kind != "vjp":
+        return axes
+    followed = [(dim.name, index) for index, dim in enumerate(choice.output.dims) if isinstance(dim, Axis)]
+    return tuple(
+        replace(axis, dims=(*axis.dims, *((COTANGENT, index) for name, index in followed if name == axis.name)))
+        for axis in axes
+    )
+
+
+def _unpadded(body: ExampleFunction, choice: Choice, base: Vectorized) -> ExampleFunction:
+    """Return the body with the inputs as callers give them: None where they vary."""
+    inputs = dict(base.function.inputs)
+    if choice.kind == "vjp":
+        shape = [dim if isinstance(dim, int) else None for dim in choice.output.dims]
+        inputs[COTANGENT] = tf.TensorSpec(shape, choice.output.dtype, name=COTANGENT)
+    return replace(body, inputs=inputs)
