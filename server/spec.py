@@ -53,6 +53,8 @@ class ModelSpec(_Strict):
     inputs: dict[str, InputSpec] | None = None
     #: Signature of the uploaded SavedModel that holds the per-example function.
     signature: str = "serving_default"
+    #: Whether the first dimension of a SavedModel's signature is a batch's, and so removed; None lets it be recognized.
+    batch_dimension: bool | None = None
     #: Batch sizes to compile: "auto" measures powers of two up to ``max_batch`` and stops where they stop paying.
     buckets: Literal["auto"] | tuple[_Rows, ...] = "auto"
     max_batch: _Rows = 64

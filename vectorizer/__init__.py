@@ -17,11 +17,14 @@
 
 from __future__ import annotations
 
+from vectorizer.batch_dimension import check_rows_are_independent, has_batch_dimension
+from vectorizer.batch_function import BatchFunction
 from vectorizer.buckets import AUTO_BUCKETS
 from vectorizer.certificate import Certificate, OpClass, OpRecord, OutputParity, ParityRecord
 from vectorizer.derivatives import Derivative
 from vectorizer.derivatives.direct import gradient, hessian, jacobian, vjp
 from vectorizer.errors import (
+    BatchDimensionError,
     ConversionError,
     DeclarationError,
     LoopedOpError,
@@ -32,6 +35,7 @@ from vectorizer.errors import (
     VectorizerError,
 )
 from vectorizer.lengths import Axis, Length
+from vectorizer.metagraph import MetaGraphSignature, has_objects, load_signature
 from vectorizer.saved_source import SavedSource, saved_source
 from vectorizer.source import SourceLines
 from vectorizer.trace import ExampleFunction, trace_example
@@ -42,6 +46,8 @@ from vectorizer.verify import RunBatch, verify_bucket
 __all__ = [
     "AUTO_BUCKETS",
     "Axis",
+    "BatchDimensionError",
+    "BatchFunction",
     "Bucket",
     "Certificate",
     "ConversionError",
@@ -50,6 +56,7 @@ __all__ = [
     "ExampleFunction",
     "Length",
     "LoopedOpError",
+    "MetaGraphSignature",
     "OpClass",
     "OpRecord",
     "Output",
@@ -64,9 +71,13 @@ __all__ = [
     "TraceError",
     "Vectorized",
     "VectorizerError",
+    "check_rows_are_independent",
     "gradient",
+    "has_batch_dimension",
+    "has_objects",
     "hessian",
     "jacobian",
+    "load_signature",
     "saved_source",
     "trace_example",
     "vectorize",

@@ -50,6 +50,7 @@ __all__ = [
     "constant_of",
     "convert_body",
     "convert_rows",
+    "copied_op",
     "function_graph",
     "gradient_function",
     "graph_by_name",
@@ -282,7 +283,8 @@ def traced_beside(op: Any, gradient: Callable[..., Any], cotangents: Sequence[tf
 
 def graph_by_name(op: Any, name: str) -> Any:
     """Return the graph of a function that the graph of ``op`` knows by name."""
-    return function_graph(known_function(op.graph, name))
+    with op.graph.as_default():  # where functions that it calls in turn are known
+        return function_graph(known_function(op.graph, name))
 
 
 def function_graph(func: Any) -> Any:
@@ -413,6 +415,19 @@ def same_op(pfor_input: Any, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     op = pfor_input.op
     made = _stock._create_op(op.type, list(inputs), [output.dtype for output in op.outputs], attrs=op.node_def.attr)
     return list(made.outputs)
+
+
+def copied_op(op: Any, inputs: Sequence[tf.Tensor]) -> Any:
+    """Return an op of the current graph that does on ``inputs`` what ``op`` does, with shapes inferred anew."""
+    # Attributes with an underscore place the op or repeat what is inferred, but for the name of a custom gradient.
+    attributes = {
+        name: value
+        for name, value in op.node_def.attr.items()
+        if not name.startswith("_") or name == "_gradient_op_type"
+    }
+    return _ops.get_default_graph().create_op(
+        op.type, list(inputs), [output.dtype for output in op.outputs], attrs=attributes, name=op.name
+    )
 
 
 def is_stateful(op: Any) -> bool:

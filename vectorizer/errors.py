@@ -4,6 +4,7 @@
 
     VectorizerError
     ├── TraceError            the function could not be traced for one example
+    ├── BatchDimensionError   what was taken for a batch's rows depends on each other
     ├── DeclarationError      inputs, buckets or lengths were declared wrongly
     ├── LoopedOpError         strict mode: ops that would run once per row
     ├── SideEffectError       an effect that a batch would run once, not once per row
@@ -15,6 +16,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "BatchDimensionError",
     "ConversionError",
     "DeclarationError",
     "LoopedOpError",
@@ -36,6 +38,10 @@ class TraceError(VectorizerError):
 
 class DeclarationError(VectorizerError):
     """The declared inputs, lengths or buckets contradict each other or the function."""
+
+
+class BatchDimensionError(VectorizerError):
+    """A function of batches can't be served by the example: it has no row for each, or mixes them."""
 
 
 class LoopedOpError(VectorizerError):

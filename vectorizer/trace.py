@@ -2,7 +2,8 @@
 
 A plain function goes through autograph, so that ``if``, ``while`` and ``for`` on tensors work in it; a
 ``tf.function`` or a SavedModel signature is called as it is; a Keras model, which is written for batches, is
-called with a batch of one whose leading dimension is taken off again.
+called with a batch of one whose leading dimension is taken off again. Restored functions are traced again where they
+know less of their shapes than they are called with.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from vectorizer.errors import DeclarationError, TraceError
+from vectorizer.batch_function import BatchFunction, of_keras_model
+from vectorizer.errors import DeclarationError, TraceError, VectorizerError
+from vectorizer.retrace import knows_fewer_shapes, with_known_shapes
 from vectorizer.source import SourceLines, source_line
 
-__all__ = ["ExampleFunction", "trace_example"]
+__all__ = ["ExampleFunction", "named_outputs", "trace_example"]
 
 _NOT_DENSE = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
 #: The name of an output that the function returns bare.
@@ -31,6 +34,7 @@ class ExampleFunction:
     ``concrete`` takes the inputs positionally in the order of ``input_names`` and returns a tuple of tensors in
     the order of ``output_names``. ``name`` is what messages call it. ``target`` is what was traced, kept alive
     because a traced graph holds its variables only by handle. ``lines`` are the places of a restored target's ops.
+    ``batch`` is what was given where that is a function of batches.
     """
 
     name: str
@@ -39,6 +43,7 @@ class ExampleFunction:
     output_names: tuple[str, ...]
     target: Any
     lines: SourceLines | None = None
+    batch: BatchFunction | None = None
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -83,14 +88,15 @@ def trace_example(
     if not specs:
         raise DeclarationError("the function has no inputs: declare at least one as inputs={'x': tf.TensorSpec(...)}")
     name = name or _name_of(fn)
-    call = _keras_call(fn, specs) if _is_keras_model(fn) else fn
+    batch = of_keras_model(fn) if _is_keras_model(fn) else fn if isinstance(fn, BatchFunction) else None
+    call = batch or fn
     output_names: list[str] = []
     refusals: list[DeclarationError] = []
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def flatten(result: Any) -> tuple[tf.Tensor, ...]:
         try:
-            named = _named_outputs(result, name)
+            named = named_outputs(result, name)
         except DeclarationError as error:
             refusals.append(error)  # autograph raises a copy, with frames for a message
             raise
@@ -103,13 +109,24 @@ def trace_example(
         return flat
 
     try:
-        concrete = tf.function(example, autograph=True).get_concrete_function(*specs.values())
+        # Autograph would raise a copy of what a function of batches is refused for.
+        concrete = tf.function(example, autograph=batch is None).get_concrete_function(*specs.values())
+        if knows_fewer_shapes(concrete.graph):
+            concrete, lines = with_known_shapes(concrete, lines)
+    except VectorizerError:
+        raise
     except Exception as error:
         if refusals:
             raise refusals[0] from None
         raise TraceError(f"{name} could not be traced for one example: {_first_lines(error)}") from error
     return ExampleFunction(
-        name=name, concrete=concrete, inputs=specs, output_names=tuple(output_names), target=fn, lines=lines
+        name=name,
+        concrete=concrete,
+        inputs=specs,
+        output_names=tuple(output_names),
+        target=fn,
+        lines=lines,
+        batch=batch,
     )
 
 
@@ -121,7 +138,7 @@ def _named_spec(name: str, spec: Any) -> tf.TensorSpec:
     return tf.TensorSpec(spec.shape, spec.dtype, name=name)
 
 
-def _named_outputs(result: Any, function_name: str) -> dict[str, tf.Tensor]:
+def named_outputs(result: Any, function_name: str) -> dict[str, tf.Tensor]:
     """Name what a function returned: its dict's keys, its named tuple's fields, else ``output`` or ``output_i``."""
     if isinstance(result, Mapping):
         items: Sequence[tuple[str, Any]] = [(str(key), value) for key, value in result.items()]
@@ -156,19 +173,6 @@ def _name_of(fn: Any) -> str:
 def _is_keras_model(fn: Any) -> bool:
     keras = sys.modules.get("keras")  # a Keras model can't exist before its module does
     return keras is not None and isinstance(fn, keras.Model)
-
-
-def _keras_call(model: Any, specs: Mapping[str, tf.TensorSpec]) -> Callable[..., Any]:
-    def call(**example: tf.Tensor) -> Any:
-        batch = {name: tf.expand_dims(value, 0) for name, value in example.items()}
-        if len(specs) == 1:
-            result = model(next(iter(batch.values())), training=False)
-        else:
-            result = model(batch, training=False)
-        return tf.nest.map_structure(lambda value: tf.squeeze(value, 0), result)
-
-    not_converted: Callable[..., Any] = tf.autograph.experimental.do_not_convert(call)
-    return not_converted
 
 
 def _first_lines(error: BaseException, *, limit: int = 6) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer._pfor import Converter
+from vectorizer.batch_dimension import check_rows_are_independent
 from vectorizer.batched_graph import batched_graph, padded_body
 from vectorizer.buckets import bucket_sizes
 from vectorizer.certificate import Certificate, ParityRecord
@@ -56,9 +57,10 @@ def vectorize(
 ) -> Vectorized:
     """Compile a function of one example into batched graphs and check every one of them.
 
-    ``fn`` is a plain Python function (autograph is applied), a ``tf.function``, a Keras model or a SavedModel's
-    signature. ``inputs`` describe ONE example; a None dimension needs an entry in ``lengths``. ``allow_looped``
-    names op types that may run once for each row. ``examples`` are checked besides random and edge inputs.
+    ``fn`` is a plain Python function (autograph is applied), a ``tf.function``, a SavedModel's signature, or what is
+    written for batches: a Keras model, or a ``BatchFunction``. ``inputs`` describe ONE example; a None dimension needs
+    an entry in ``lengths``. ``allow_looped`` names op types that may run once for each row. ``examples`` are checked
+    besides random and edge inputs.
     ``partitioned`` makes, besides, a second graph of each bucket with loops or branches that may be faster on the rows
     that are in them alone (``Vectorized.partitioned``): which one is, depends on the data, and is for who runs them
     to measure.
@@ -68,7 +70,8 @@ def vectorize(
     SavedModel's signature, ``saved_source`` reads both from the file.
 
     Shapes: bucket n's graph takes ``[n, *s]`` for an input of shape ``s`` and gives ``[n, *t]`` for an output.
-    Errors: TraceError, DeclarationError, SideEffectError, LoopedOpError, ConversionError, ProbeError, ParityError.
+    Errors: TraceError, DeclarationError, BatchDimensionError, SideEffectError, LoopedOpError, ConversionError,
+        ProbeError, ParityError.
     Source: Agarwal, "Static Automatic Batching In TensorFlow", ICML 2019.
     """
     report = progress or _no_progress
@@ -103,6 +106,7 @@ def vectorize(
     report("vectorize", len(grid), len(grid))
 
     probes, refused = make_probes(function, axes, examples=examples, seed=seed)
+    check_rows_are_independent(function, probes, tolerance=tolerance)
     outputs = output_dims(function, axes, probes)
     parity: list[ParityRecord] = []
     for done, bucket in enumerate(grid):

@@ -14,7 +14,17 @@ from pydantic import ValidationError
 from server.build.errors import SourceRefused
 from server.build.examples import typed_examples
 from server.spec import InputSpec, ModelSpec
-from vectorizer import AUTO_BUCKETS, Length, SavedSource, saved_source
+from vectorizer import (
+    AUTO_BUCKETS,
+    BatchFunction,
+    Length,
+    SavedSource,
+    VectorizerError,
+    has_batch_dimension,
+    has_objects,
+    load_signature,
+    saved_source,
+)
 
 __all__ = [
     "Declaration",
@@ -84,21 +94,43 @@ def _own_examples(module: Any) -> list[Mapping[str, Any]]:
 def declaration_of_saved_model(saved_model: Path, spec: ModelSpec) -> Declaration:
     """Load the SavedModel in a directory and declare its signature, with the user's own names and lines.
 
+    What TensorFlow can't restore as objects (older Keras, TensorFlow 1) is loaded by its MetaGraph.
     Errors: SourceRefused if it can't be loaded, and those of ``declaration_of_signature``.
     """
+    refusal = "it holds no objects"
     try:
-        loaded = tf.saved_model.load(str(saved_model))
+        if has_objects(saved_model):
+            loaded = tf.saved_model.load(str(saved_model))
+            function, declaration = _of_loaded(loaded, spec)
+            return replace(declaration, source=saved_source(saved_model, spec.signature, function))
+    except SourceRefused:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever fails in restoring objects, the graph may do without
+        refusal = f"{type(error).__name__}: {error}"
+    try:
+        signature = load_signature(saved_model, spec.signature)
+    except VectorizerError as error:
+        raise SourceRefused(str(error)) from error
     except Exception as error:
-        raise SourceRefused(f"the SavedModel can't be loaded: {type(error).__name__}: {error}") from error
-    declaration = declaration_of_signature(loaded, spec)
-    return replace(declaration, source=saved_source(saved_model, spec.signature, declaration.function))
+        raise SourceRefused(
+            f"the SavedModel can't be loaded, neither its objects ({refusal}) nor its graph "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    declaration = _of_signature(signature, signature.inputs, signature.outputs, spec, owner=signature.owner)
+    return replace(declaration, source=SavedSource(name=signature.name, lines=signature.lines))
 
 
 def declaration_of_signature(loaded: Any, spec: ModelSpec) -> Declaration:
     """Declare a signature of a loaded SavedModel: its own typed inputs, with what the spec says of them.
 
+    A signature of batches is recognized, and its batch dimension removed.
     Errors: SourceRefused if the signature is not there, or spec and signature contradict each other.
     """
+    return _of_loaded(loaded, spec)[1]
+
+
+def _of_loaded(loaded: Any, spec: ModelSpec) -> tuple[Any, Declaration]:
+    """Return a signature as it was restored, and its declaration."""
     signatures = getattr(loaded, "signatures", {})
     if spec.signature not in signatures:
         raise SourceRefused(
@@ -106,17 +138,37 @@ def declaration_of_signature(loaded: Any, spec: ModelSpec) -> Declaration:
         )
     signature = signatures[spec.signature]
     _, typed = signature.structured_input_signature
+    return signature, _of_signature(signature, typed, signature.structured_outputs, spec, owner=loaded)
+
+
+def _of_signature(
+    signature: Any,
+    typed: Mapping[str, tf.TensorSpec],
+    outputs: Mapping[str, tf.TensorSpec],
+    spec: ModelSpec,
+    *,
+    owner: Any,
+) -> Declaration:
     if spec.inputs is not None and spec.inputs.keys() != typed.keys():
         raise SourceRefused(f"the spec declares the inputs {sorted(spec.inputs)}, the signature takes {sorted(typed)}")
-    declared = spec if spec.inputs is not None else _merged(spec, typed, {})
-    assert declared.inputs is not None
-    for name, value in declared.inputs.items():
-        if value.dtype != typed[name].dtype.name or not typed[name].shape.is_compatible_with(value.shape):
+    for name, value in (spec.inputs or {}).items():
+        if value.dtype != typed[name].dtype.name:
             raise SourceRefused(
                 f"input {name!r}: the spec says {value.dtype}{list(value.shape)}, "
-                f"the signature takes {typed[name].dtype.name}{typed[name].shape.as_list()}"
+                f"the signature takes {typed[name].dtype.name}{typed[name].shape}"
             )
-    return _declaration(signature, declared, owner=loaded, examples=())
+    examples = None if spec.inputs is None else {name: value.shape for name, value in spec.inputs.items()}
+    try:
+        is_batched = has_batch_dimension(typed, outputs, examples=examples, asked=spec.batch_dimension)
+    except VectorizerError as error:
+        raise SourceRefused(str(error)) from error
+    one = {name: tf.TensorSpec(each.shape[1:], each.dtype) for name, each in typed.items()} if is_batched else typed
+    declared = spec if spec.inputs is not None else _merged(spec, one, {})
+    of_one = all(each.shape.rank and each.shape[0] == 1 for each in typed.values())
+    function = (
+        BatchFunction(signature, name=spec.signature, batch_size=1 if of_one else None) if is_batched else signature
+    )
+    return _declaration(function, declared, owner=owner, examples=())
 
 
 def _merged(spec: ModelSpec, own_inputs: Mapping[str, Any] | None, own_spec: Mapping[str, Any]) -> ModelSpec:
