@@ -33,6 +33,8 @@ __all__ = [
     "declaration_of_signature",
 ]
 
+#: What TensorFlow raises for objects of classes that it no longer has as they were; damaged files raise others.
+_UNRESTORABLE = (AttributeError, KeyError, NotImplementedError, TypeError, ValueError)
 #: How many of a module's own examples are used as probes.
 _MAX_EXAMPLES = 16
 
@@ -105,8 +107,10 @@ def declaration_of_saved_model(saved_model: Path, spec: ModelSpec) -> Declaratio
             return replace(declaration, source=saved_source(saved_model, spec.signature, function))
     except SourceRefused:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever fails in restoring objects, the graph may do without
+    except _UNRESTORABLE as error:
         refusal = f"{type(error).__name__}: {error}"
+    except Exception as error:
+        raise SourceRefused(f"the SavedModel can't be loaded: {type(error).__name__}: {error}") from error
     try:
         signature = load_signature(saved_model, spec.signature)
     except VectorizerError as error:
