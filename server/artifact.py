@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,11 @@ class CompiledGraph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What ``model.json`` says. ``entries`` maps entry points to their compiled graphs."""
+    """What ``model.json`` says. ``entries`` maps entry points to their compiled graphs.
+
+    ``bitwise_groups`` are, by entry point, buckets ``(rows, *lengths)`` that answer every probe with the same bits in
+    the form that serves them: whoever is served from one such group can't tell by which bucket.
+    """
 
     name: str
     version: int
@@ -74,6 +78,7 @@ class Manifest:
     entries: Mapping[str, tuple[CompiledGraph, ...]]
     tensorflow_version: str
     built_at: str
+    bitwise_groups: Mapping[str, tuple[tuple[tuple[int, ...], ...], ...]] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION
 
     def to_json(self) -> dict[str, Any]:
@@ -86,6 +91,7 @@ class Manifest:
             "built_at": self.built_at,
             "signature": self.signature.to_json(),
             "entries": {name: [asdict(graph) for graph in graphs] for name, graphs in self.entries.items()},
+            "bitwise_groups": dict(self.bitwise_groups),
         }
 
     @classmethod
@@ -112,6 +118,10 @@ class Manifest:
                         for graph in graphs
                     )
                     for name, graphs in value["entries"].items()
+                },
+                bitwise_groups={
+                    name: tuple(tuple(tuple(map(int, bucket)) for bucket in group) for group in groups)
+                    for name, groups in value.get("bitwise_groups", {}).items()
                 },
                 tensorflow_version=value["tensorflow_version"],
                 built_at=value["built_at"],

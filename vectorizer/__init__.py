@@ -17,10 +17,20 @@
 
 from __future__ import annotations
 
+from vectorizer.agreement import AnswerBits
 from vectorizer.batch_dimension import check_rows_are_independent, has_batch_dimension
 from vectorizer.batch_function import BatchFunction
 from vectorizer.buckets import AUTO_BUCKETS
-from vectorizer.certificate import Certificate, OpClass, OpRecord, OutputParity, ParityRecord
+from vectorizer.certificate import (
+    Certificate,
+    MadeBy,
+    OpClass,
+    OpRecord,
+    OutputParity,
+    Padding,
+    ParityRecord,
+    ProbeCounts,
+)
 from vectorizer.derivatives import Derivative
 from vectorizer.derivatives.direct import gradient, hessian, jacobian, vjp
 from vectorizer.errors import (
@@ -45,6 +55,7 @@ from vectorizer.verify import RunBatch, verify_bucket
 
 __all__ = [
     "AUTO_BUCKETS",
+    "AnswerBits",
     "Axis",
     "BatchDimensionError",
     "BatchFunction",
@@ -56,13 +67,16 @@ __all__ = [
     "ExampleFunction",
     "Length",
     "LoopedOpError",
+    "MadeBy",
     "MetaGraphSignature",
     "OpClass",
     "OpRecord",
     "Output",
     "OutputParity",
+    "Padding",
     "ParityError",
     "ParityRecord",
+    "ProbeCounts",
     "ProbeError",
     "RunBatch",
     "SavedSource",

@@ -29,6 +29,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 from tensorflow.core.framework.graph_debug_info_pb2 import GraphDebugInfo as DebugInfoProto
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel as SavedModelProto
+from tensorflow.python.eager import cancellation as _cancellation
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function_def_to_graph as _function_def_to_graph
 from tensorflow.python.framework import ops as _ops
@@ -47,6 +48,7 @@ __all__ = [
     "SavedModelProto",
     "at_rows",
     "called_graph",
+    "cancellable",
     "constant_of",
     "convert_body",
     "convert_rows",
@@ -233,6 +235,18 @@ def scratch_graph(conversions: list[Conversion]) -> Iterator[Any]:
     with graph.as_default(), registry.logging_to(ConversionLog()) as log:
         yield graph
     conversions[:] = log.conversions
+
+
+def cancellable(concrete: Any) -> tuple[Callable[..., Any], Callable[[], None]]:
+    """Return a ConcreteFunction as a call, and what cancels it from another thread."""
+    manager = _cancellation.CancellationManager()
+
+    def cancel() -> None:
+        manager.start_cancel()
+        # An op that works on regardless never leaves its context, and later calls would be cancelled with it.
+        _cancellation._active_context = None
+
+    return manager.get_cancelable_function(concrete), cancel
 
 
 def called_graph(op: Any, attribute: str) -> Any:

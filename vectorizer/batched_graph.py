@@ -55,7 +55,8 @@ def batched_graph(
     except VectorizerError:
         raise
     except Exception as error:
-        op = getattr(error, "op", None)
+        # pfor checks the shapes of what a converter returned, and doesn't say whose it was: the last one's.
+        op = getattr(error, "op", None) or (log.conversions[-1].op if log.conversions else None)
         place = f"op {op.type} ({body.where(op)})" if op is not None else "the graph"
         raise ConversionError(
             f"{body.name}: {place} could not be vectorized for {bucket}: {type(error).__name__}: {error}"

@@ -15,6 +15,8 @@
 
 from __future__ import annotations
 
+from vectorizer.certificate import OpRecord
+
 __all__ = [
     "BatchDimensionError",
     "ConversionError",
@@ -45,11 +47,15 @@ class BatchDimensionError(VectorizerError):
 
 
 class LoopedOpError(VectorizerError):
-    """Some ops have no batched form and ``allow_looped`` does not name them. ``ops`` maps op type to places."""
+    """Some ops have no batched form and ``allow_looped`` does not name them.
 
-    def __init__(self, message: str, *, ops: dict[str, tuple[str, ...]]) -> None:
+    ``ops`` maps op type to places; ``records`` say of each why, and what to write instead.
+    """
+
+    def __init__(self, message: str, *, ops: dict[str, tuple[str, ...]], records: tuple[OpRecord, ...]) -> None:
         super().__init__(message)
         self.ops = ops
+        self.records = records
 
 
 class SideEffectError(VectorizerError):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["LOOP_OPS", "count_loops", "count_ops", "walk_nodes"]
+__all__ = ["LOOP_OPS", "called_functions", "count_loops", "count_ops", "walk_nodes"]
 
 LOOP_OPS = frozenset({"While", "StatelessWhile", "_While", "For", "StatelessFor", "LoopCond", "MapDefun"})
 
@@ -26,7 +26,7 @@ def walk_nodes(graph_def: Any) -> Iterator[Any]:
     def visit(nodes: Any, path: tuple[str, ...]) -> Iterator[Any]:
         for node in nodes:
             yield node
-            for name in _called(node):
+            for name in called_functions(node):
                 if name in library and name not in path:
                     yield from visit(library[name].node_def, (*path, name))
 
@@ -43,7 +43,8 @@ def count_loops(graph_def: Any) -> int:
     return sum(count for op, count in count_ops(graph_def).items() if op in LOOP_OPS)
 
 
-def _called(node: Any) -> Iterator[str]:
+def called_functions(node: Any) -> Iterator[str]:
+    """Yield the names of the functions that a node calls."""
     for name, attr in node.attr.items():
         # Gradient and registration attributes name functions that the node does not call.
         if name.startswith("_"):

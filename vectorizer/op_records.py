@@ -3,54 +3,118 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vectorizer.certificate import OpClass, OpRecord
-from vectorizer.conversions import ConversionLog, OpKey, op_key
+from vectorizer.certificate import MadeBy, OpClass, OpRecord
+from vectorizer.conversions import CALLING_OPS, ConversionLog, OpKey, op_key
+from vectorizer.converters.raising import raising_ops
 from vectorizer.effects import walk_ops
+from vectorizer.fixes import fix_for
 from vectorizer.trace import ExampleFunction
 
-__all__ = ["MOST_PLACES", "merge_log", "op_records"]
+__all__ = ["MOST_PLACES", "OpAccount", "refused_records"]
 
 #: Places that a record or a message names.
 MOST_PLACES = 5
 
 
-def merge_log(kinds: dict[OpKey, tuple[Any, str | None]], log: ConversionLog) -> None:
-    """Add what one bucket's conversion did to what all did so far: an op that is looped in one is looped."""
-    for key, op in log.converted().items():
-        kinds.setdefault(key, (op, None))
-    kinds.update(log.looped())
+@dataclass(frozen=True, slots=True)
+class _Treated:
+    """What the conversions of all buckets did with one op."""
+
+    op: Any
+    reason: str | None = None
+    raises: bool = False
 
 
-def op_records(function: ExampleFunction, kinds: Mapping[OpKey, tuple[Any, str | None]]) -> Iterator[OpRecord]:
-    """Group the ops of the function by type and treatment, in the order of the graph."""
-    counts: Counter[tuple[str, OpClass, str | None]] = Counter()
-    places: dict[tuple[str, OpClass, str | None], dict[str, None]] = {}
+@dataclass
+class OpAccount:
+    """What happened to each op, over all buckets: an op that is looped in one of them is looped."""
 
-    def add(op: Any, kind: OpClass, reason: str | None) -> None:
-        key = (op.type, kind, reason)
-        counts[key] += 1
-        places.setdefault(key, {})[function.where(op)] = None
+    #: Op types whose converters are ours, and those whose converters the caller gave.
+    own: Collection[str] = ()
+    given: Collection[str] = ()
+    _treated: dict[OpKey, _Treated] = field(default_factory=dict)
 
-    converted: set[tuple[str, str, str]] = set()
-    for op, reason in kinds.values():
-        signature = (op.type, op.name, function.where(op))
-        if signature in converted:
-            continue  # the same op in the body of another length
-        converted.add(signature)
-        add(op, OpClass.LOOPED if reason else OpClass.VECTORIZED, reason)
-    for op in walk_ops(function.graph):
-        if op.type in ("Placeholder", "NoOp") or op_key(op) in kinds:
-            continue
-        if (op.type, op.name, function.where(op)) not in converted:
-            add(op, OpClass.INVARIANT, None)
-    for (op_type, kind, reason), count in counts.items():
-        yield OpRecord(
-            op=op_type,
-            kind=kind,
-            count=count,
-            where=tuple(list(places[op_type, kind, reason])[:MOST_PLACES]),
-            reason=reason,
+    def add(self, log: ConversionLog, looped: Mapping[OpKey, tuple[Any, str]]) -> None:
+        """Add one bucket's conversion, and the ops that are looped in it with the reason."""
+        raising = {op_key(op) for op in raising_ops(log.conversions)}
+        for key, op in log.converted().items():
+            known = self._treated.setdefault(key, _Treated(op))
+            if key in raising and not known.raises:
+                self._treated[key] = replace(known, raises=True)
+        for key, (op, reason) in looped.items():
+            self._treated[key] = replace(self._treated.get(key, _Treated(op)), reason=reason)
+
+    def records(self, function: ExampleFunction) -> tuple[OpRecord, ...]:
+        """Return the records of all ops of the function."""
+        groups = _Groups(function)
+        for treated in _distinct(function, self._treated.values()):
+            kind = OpClass.LOOPED if treated.reason else OpClass.VECTORIZED
+            groups.add(
+                treated.op,
+                OpRecord(
+                    op=treated.op.type,
+                    kind=kind,
+                    count=0,
+                    where=(),
+                    reason=treated.reason,
+                    fix=fix_for(treated.op.type) if treated.reason else None,
+                    converter=self._made_by(treated.op.type),
+                    can_raise=treated.raises,
+                ),
+            )
+        converted = {(each.op.type, each.op.name, function.where(each.op)) for each in self._treated.values()}
+        for op in walk_ops(function.graph):
+            if op.type in ("Placeholder", "NoOp") or op_key(op) in self._treated:
+                continue
+            if (op.type, op.name, function.where(op)) not in converted:
+                groups.add(op, OpRecord(op=op.type, kind=OpClass.INVARIANT, count=0, where=()))
+        return tuple(groups.records())
+
+    def _made_by(self, op_type: str) -> MadeBy:
+        if op_type in self.given:
+            return MadeBy.CALLER
+        return MadeBy.ROWWISE if op_type in self.own or op_type in CALLING_OPS else MadeBy.PFOR
+
+
+class _Groups:
+    """Ops that were treated alike, counted, with their places."""
+
+    def __init__(self, function: ExampleFunction) -> None:
+        self._function = function
+        self._counts: Counter[OpRecord] = Counter()
+        self._places: dict[OpRecord, dict[str, None]] = {}
+
+    def add(self, op: Any, record: OpRecord) -> None:
+        """Count ``op`` to the group that ``record`` describes."""
+        self._counts[record] += 1
+        self._places.setdefault(record, {})[self._function.where(op)] = None
+
+    def records(self) -> Iterator[OpRecord]:
+        """Yield the groups in the order of their first op."""
+        for record, count in self._counts.items():
+            yield replace(record, count=count, where=tuple(list(self._places[record])[:MOST_PLACES]))
+
+
+def refused_records(function: ExampleFunction, looped: Sequence[tuple[Any, str]]) -> tuple[OpRecord, ...]:
+    """Return the records of ops that are refused because they would run once for each row, with the reasons."""
+    groups = _Groups(function)
+    for op, reason in looped:
+        groups.add(
+            op,
+            OpRecord(op=op.type, kind=OpClass.REFUSED, count=0, where=(), reason=reason, fix=fix_for(op.type)),
         )
+    return tuple(groups.records())
+
+
+def _distinct(function: ExampleFunction, treated: Collection[_Treated]) -> Iterator[_Treated]:
+    """Yield each op once, though it is in the body of every length: the treatment that says most of it."""
+    best: dict[tuple[str, str, str], _Treated] = {}
+    for each in treated:
+        signature = (each.op.type, each.op.name, function.where(each.op))
+        known = best.get(signature, each)
+        best[signature] = replace(known, reason=known.reason or each.reason, raises=known.raises or each.raises)
+    yield from best.values()

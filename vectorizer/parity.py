@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,16 @@ import tensorflow as tf
 
 from vectorizer.certificate import OutputParity
 
-__all__ = ["TOLERANCE", "compare", "tolerance_of", "ulp_distance"]
+__all__ = [
+    "TOLERANCE",
+    "Difference",
+    "answer_bits",
+    "compare",
+    "difference",
+    "summed_up",
+    "tolerance_of",
+    "ulp_distance",
+]
 
 #: Largest difference that is accepted, relative to the largest magnitude in the row: batched kernels sum in another
 #: order, so that the error of an element is that of the sum it is in. About 1,000 units in the last place of
@@ -34,45 +44,88 @@ def tolerance_of(dtype: tf.DType, override: float | None) -> float:
     return override if override is not None and default else default
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """How far one row's answer is from the function's: ``is_far`` if it is out of tolerance."""
+
+    absolute: float = 0.0
+    relative: float = 0.0
+    ulp: int = 0
+    same_bits: bool = True
+    same_zeros: bool = True
+    is_far: bool = False
+
+
+def difference(want: np.ndarray, have: np.ndarray, *, tolerance: float) -> Difference:
+    """Compare one output of one row. Not-a-number equals itself, an infinity equals itself.
+
+    Shapes: an answer of another shape is out of tolerance.
+    """
+    if want.shape != have.shape:
+        return Difference(absolute=np.inf, relative=np.inf, same_bits=False, is_far=True)
+    if answer_bits(want) == answer_bits(have):
+        return Difference()
+    absolute, relative, ulp = _distance(want, have)
+    return Difference(
+        absolute=absolute,
+        relative=relative,
+        ulp=ulp,
+        same_bits=False,
+        same_zeros=_same_zeros(want, have),
+        is_far=not relative <= tolerance,
+    )
+
+
 def compare(
     name: str, expected: Sequence[np.ndarray], got: Sequence[np.ndarray], *, tolerance: float
 ) -> tuple[OutputParity, int | None]:
-    """Compare one output over the rows; return the report and the first row that is out of tolerance, if any.
+    """Compare one output over the rows; return the report and the row that is furthest out of tolerance, if any.
 
     Shapes: ``expected[i]`` and ``got[i]`` are row i's; a row of another shape is out of tolerance.
-    Not-a-number equals itself, an infinity equals itself.
     """
-    max_abs = max_relative = 0.0
-    max_ulp = 0
-    bitwise = True
-    first_bad = None
-    for row, (want, have) in enumerate(zip(expected, got, strict=True)):
-        if want.shape != have.shape:
-            return OutputParity(
-                name=name, max_abs=0.0, max_relative=0.0, max_ulp=None, bitwise_equal=False
-            ), row if first_bad is None else first_bad
-        if _same_bits(want, have):
-            continue
-        bitwise = False
-        absolute, relative, ulp = _distance(want, have)
-        if not (relative <= tolerance) and first_bad is None:
-            first_bad = row
-        max_abs, max_relative, max_ulp = max(max_abs, absolute), max(max_relative, relative), max(max_ulp, ulp)
+    differences = [difference(want, have, tolerance=tolerance) for want, have in zip(expected, got, strict=True)]
+    far = [row for row, each in enumerate(differences) if each.is_far]
     has_ulp = all(want.dtype.kind == "f" for want in expected)
-    report = OutputParity(
-        name=name,
-        max_abs=min(max_abs, np.finfo(np.float64).max),
-        max_relative=min(max_relative, np.finfo(np.float64).max),
-        max_ulp=max_ulp if has_ulp else None,
-        bitwise_equal=bitwise,
+    return summed_up(name, differences, has_ulp=has_ulp), max(
+        far, key=lambda row: differences[row].relative, default=None
     )
-    return report, first_bad
 
 
-def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    if a.dtype == object:  # byte strings
-        return bool(np.all(a == b))
-    return a.tobytes() == b.tobytes()
+def summed_up(name: str, differences: Sequence[Difference], *, has_ulp: bool, worst: str | None = None) -> OutputParity:
+    """Return the largest of the differences of one output. Infinite ones have no place in JSON: the largest number."""
+    largest = float(np.finfo(np.float64).max)
+    return OutputParity(
+        name=name,
+        max_abs=min(max((each.absolute for each in differences), default=0.0), largest),
+        max_relative=min(max((each.relative for each in differences), default=0.0), largest),
+        max_ulp=max((each.ulp for each in differences), default=0) if has_ulp else None,
+        bitwise_equal=all(each.same_bits for each in differences),
+        signed_zeros_equal=all(each.same_zeros for each in differences),
+        worst=worst,
+    )
+
+
+def answer_bits(answer: np.ndarray) -> bytes:
+    """Return an answer's bits; all that are not a number have the same."""
+    if answer.dtype == object:  # byte strings
+        return b"".join(b"%d:%s" % (len(text), text) for text in map(_as_bytes, answer.flat))
+    nan = np.isnan(answer) if answer.dtype.kind not in "biuSU" else np.zeros(answer.shape, bool)
+    if nan.any():
+        answer = np.where(nan, answer.dtype.type(np.nan), answer)
+    return answer.tobytes()
+
+
+def _as_bytes(text: Any) -> bytes:
+    return text if isinstance(text, bytes) else str(text).encode()
+
+
+def _same_zeros(want: np.ndarray, have: np.ndarray) -> bool:
+    if want.dtype == object or want.dtype.kind in "biuSU":
+        return True
+    zeros = (want == 0) & (have == 0)
+    if want.dtype.kind == "c":
+        return True
+    return not bool(np.any(np.signbit(want[zeros]) != np.signbit(have[zeros])))
 
 
 def _distance(want: np.ndarray, have: np.ndarray) -> tuple[float, float, int]:
@@ -80,16 +133,17 @@ def _distance(want: np.ndarray, have: np.ndarray) -> tuple[float, float, int]:
         different = bool(np.any(want != have))
         return (np.inf, np.inf, 0) if different else (0.0, 0.0, 0)
     wide = np.complex128 if want.dtype.kind == "c" else np.float64
-    a, b = want.astype(wide), have.astype(wide)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    if bool(np.any((~np.isfinite(a) | ~np.isfinite(b)) & ~same)):
-        return np.inf, np.inf, np.iinfo(np.int64).max
-    finite = ~same
-    if not finite.any():
-        return 0.0, 0.0, ulp_distance(want, have)
-    absolute = float(np.max(np.abs(a[finite] - b[finite])))
-    scale = max(float(np.max(np.abs(a), where=np.isfinite(a), initial=0.0)), _SMALL)
-    return absolute, absolute / scale, ulp_distance(want, have)
+    with np.errstate(all="ignore"):
+        a, b = want.astype(wide), have.astype(wide)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        if bool(np.any((~np.isfinite(a) | ~np.isfinite(b)) & ~same)):
+            return np.inf, np.inf, np.iinfo(np.int64).max
+        finite = ~same
+        if not finite.any():
+            return 0.0, 0.0, ulp_distance(want, have)
+        absolute = float(np.max(np.abs(a[finite] - b[finite])))
+        scale = max(float(np.max(np.abs(a), where=np.isfinite(a), initial=0.0)), _SMALL)
+        return absolute, absolute / scale, ulp_distance(want, have)
 
 
 def ulp_distance(a: np.ndarray, b: np.ndarray) -> int:

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
-from vectorizer.conversions import ConversionLog
+from vectorizer.conversions import OpKey
 from vectorizer.errors import LoopedOpError
-from vectorizer.op_records import MOST_PLACES
+from vectorizer.op_records import MOST_PLACES, refused_records
 from vectorizer.trace import ExampleFunction
 
 __all__ = ["refuse_looped"]
 
 
-def refuse_looped(function: ExampleFunction, log: ConversionLog, allow_looped: Collection[str]) -> None:
+def refuse_looped(
+    function: ExampleFunction, looped: Mapping[OpKey, tuple[Any, str]], allow_looped: Collection[str]
+) -> None:
     """Errors: LoopedOpError naming each op type that is looped and was not allowed, its places and the way out."""
-    refused: dict[str, dict[str, str]] = {}
-    for op, reason in log.looped().values():
-        if op.type not in allow_looped:
-            refused.setdefault(op.type, {})[function.where(op)] = reason
+    refused = [(op, reason) for op, reason in looped.values() if op.type not in allow_looped]
     if not refused:
         return
-    lines = [
-        f"op {op_type} ({', '.join(list(places)[:MOST_PLACES])}) would run once for each row: "
-        f"{next(iter(places.values()))}"
-        for op_type, places in refused.items()
-    ]
+    records = refused_records(function, refused)
+    places: dict[str, dict[str, None]] = {}
+    for op, _ in refused:
+        places.setdefault(op.type, {})[function.where(op)] = None
+    lines = []
+    for op_type, known in places.items():
+        record = next(record for record in records if record.op == op_type)
+        rest = len(known) - MOST_PLACES
+        shown = ", ".join(list(known)[:MOST_PLACES]) + (f" and {rest} more places" if rest > 0 else "")
+        lines.append(
+            f"  op {op_type} ({shown}) would run once for each row: {record.reason}\n    instead: {record.fix}"
+        )
     raise LoopedOpError(
-        f"{function.name}: {'; '.join(lines)}. Rewrite it with ops that have a batched form, or allow it: "
-        f"allow_looped={sorted(refused)}",
-        ops={op_type: tuple(places) for op_type, places in refused.items()},
+        f"{function.name} can't run by the batch as it is.\n"
+        + "\n".join(lines)
+        + f"\n  Or run {'it' if len(places) == 1 else 'them'} once for each row, knowingly: "
+        f"allow_looped={sorted(places)}",
+        ops={op_type: tuple(known) for op_type, known in places.items()},
+        records=records,
     )

@@ -11,10 +11,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
+from vectorizer._pfor import cancellable
 from vectorizer.batch_function import BatchFunction, of_keras_model
 from vectorizer.errors import DeclarationError, TraceError, VectorizerError
 from vectorizer.retrace import knows_fewer_shapes, with_known_shapes
@@ -66,8 +68,16 @@ class ExampleFunction:
 
     def __call__(self, example: Mapping[str, Any]) -> tuple[tf.Tensor, ...]:
         """Run one example; values are anything that TensorFlow converts."""
+        return self._run(self.concrete, example)
+
+    def stoppable(self) -> tuple[Callable[[Mapping[str, Any]], tuple[tf.Tensor, ...]], Callable[[], None]]:
+        """Return the function for one call, and what stops that call from another thread."""
+        concrete, cancel = cancellable(self.concrete)
+        return partial(self._run, concrete), cancel
+
+    def _run(self, concrete: Callable[..., Any], example: Mapping[str, Any]) -> tuple[tf.Tensor, ...]:
         arguments = [tf.convert_to_tensor(example[name], spec.dtype) for name, spec in self.inputs.items()]
-        answers: tuple[tf.Tensor, ...] = tuple(self.concrete(*arguments))
+        answers: tuple[tf.Tensor, ...] = tuple(concrete(*arguments))
         return answers
 
 

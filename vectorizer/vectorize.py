@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
 import tensorflow as tf
 
 from vectorizer._pfor import Converter
+from vectorizer.agreement import AnswerBits
 from vectorizer.batch_dimension import check_rows_are_independent
 from vectorizer.batched_graph import batched_graph, padded_body
 from vectorizer.buckets import bucket_sizes
 from vectorizer.certificate import Certificate, ParityRecord
-from vectorizer.conversions import OpKey
 from vectorizer.converters import converters as own_converters
 from vectorizer.converters.partitions import Partitioning
 from vectorizer.derivatives import Derivative, Setting, compile_derivatives
 from vectorizer.effects import refuse_effects
 from vectorizer.errors import DeclarationError
+from vectorizer.hidden_loops import hidden_loops
 from vectorizer.inputs import check_inputs
 from vectorizer.lengths import Length, length_axes
 from vectorizer.loops import count_loops
-from vectorizer.op_records import merge_log, op_records
+from vectorizer.op_records import OpAccount
 from vectorizer.output_dims import output_dims
 from vectorizer.probes import make_probes
 from vectorizer.source import SourceLines
 from vectorizer.strictness import refuse_looped
-from vectorizer.trace import trace_example
+from vectorizer.trace import ExampleFunction, trace_example
 from vectorizer.vectorized import Bucket, Vectorized, run_concrete
 from vectorizer.verify import verify_bucket
 
@@ -87,74 +89,100 @@ def vectorize(
 
     grid = [Bucket(rows=rows, lengths=padded) for padded in product(*(axis.buckets for axis in axes)) for rows in sizes]
     bodies = {padded: padded_body(function, axes, padded) for padded in dict.fromkeys(b.lengths for b in grid)}
-    known = {**own_converters(), **(converters or {})}
-    graphs: dict[Bucket, Any] = {}
-    kinds: dict[OpKey, tuple[Any, str | None]] = {}
-    loops_unbatched = count_loops(function.graph.as_graph_def())
-    loops_batched = 0
-    may_partition: list[Bucket] = []
+    made = _Batching(function, bodies=bodies, converters=converters or {}, allow_looped=allow_looped)
+    may_partition = []
     for done, bucket in enumerate(grid):
         report("vectorize", done, len(grid))
-        control_flow = Partitioning(does=False)
-        graphs[bucket], log = batched_graph(bodies[bucket.lengths], bucket, known, control_flow=control_flow)
-        if control_flow.n_places:
+        if made.add(bucket):
             may_partition.append(bucket)
-        merge_log(kinds, log)
-        refuse_looped(function, log, allow_looped)
-        n_loops = count_loops(graphs[bucket].graph.as_graph_def())
-        loops_batched = max(loops_batched, n_loops)
     report("vectorize", len(grid), len(grid))
 
-    probes, refused = make_probes(function, axes, examples=examples, seed=seed)
-    check_rows_are_independent(function, probes, tolerance=tolerance)
-    outputs = output_dims(function, axes, probes)
+    probes = make_probes(function, axes, examples=examples, seed=seed)
+    check_rows_are_independent(function, probes.ordinary, tolerance=tolerance)
+    outputs = output_dims(function, axes, probes.answered)
+    bits = AnswerBits()
+    check = partial(verify_bucket, function, axes, outputs, probes=probes.answered, tolerance=tolerance)
     parity: list[ParityRecord] = []
     for done, bucket in enumerate(grid):
         report("check", done, len(grid))
-        parity.append(
-            verify_bucket(
-                function,
-                axes,
-                outputs,
-                bucket=bucket,
-                run=run_concrete(graphs[bucket]),
-                probes=probes,
-                tolerance=tolerance,
-            )
-        )
+        parity.append(check(bucket=bucket, run=run_concrete(made.graphs[bucket]), bits=bits))
     second = {}
     for bucket in may_partition if partitioned else ():
-        second[bucket], _ = batched_graph(bodies[bucket.lengths], bucket, known, control_flow=Partitioning())
-        run = run_concrete(second[bucket])
-        verify_bucket(function, axes, outputs, bucket=bucket, run=run, probes=probes, tolerance=tolerance)
+        second[bucket] = made.partitioned(bucket)
+        check(bucket=bucket, run=run_concrete(second[bucket]))
     report("check", len(grid), len(grid))
     certificate = Certificate(
         function=function.name,
         tensorflow_version=tf.__version__,
-        ops=tuple(op_records(function, kinds)),
-        loops_unbatched=loops_unbatched,
-        loops_batched=loops_batched,
+        ops=made.account.records(function),
+        loops_unbatched=count_loops(function.graph.as_graph_def()),
+        loops_batched=made.n_loops,
         parity=tuple(parity),
-        n_probes_refused=len(refused),
+        n_probes_refused=len(probes.refused),
+        probes=probes.counts(),
+        bitwise_groups=bits.groups(),
         tolerance={output.dtype.name: output.tolerance(tolerance) for output in outputs},
     )
     vectorized = Vectorized(
         function=function,
         axes=axes,
         outputs=outputs,
-        graphs=graphs,
+        graphs=made.graphs,
         partitioned=second,
-        probes=tuple(probes),
-        refused=tuple(refused),
+        probes=probes.answered,
+        refused=probes.refused,
         certificate=certificate,
     )
     vectorized.derivatives = compile_derivatives(
         derivatives,
         vectorized,
-        Setting(bodies=bodies, converters=known, allow_looped=allow_looped, tolerance=tolerance, seed=seed),
+        Setting(bodies=bodies, converters=made.known, allow_looped=allow_looped, tolerance=tolerance, seed=seed),
         progress=lambda done, total: report("derive", done, total),
     )
     return vectorized
+
+
+class _Batching:
+    """The batched graphs as they are made: each is refused at once if something in it would run once for each row."""
+
+    def __init__(
+        self,
+        function: ExampleFunction,
+        *,
+        bodies: Mapping[tuple[int, ...], ExampleFunction],
+        converters: Mapping[str, Converter],
+        allow_looped: Collection[str],
+    ) -> None:
+        own = own_converters()
+        self.graphs: dict[Bucket, Any] = {}
+        self.account = OpAccount(own=own, given=converters)
+        #: The largest number of loops in any graph.
+        self.n_loops = 0
+        self._function = function
+        self._bodies = bodies
+        #: All converters, the caller's before ours.
+        self.known = {**own, **converters}
+        self._allow_looped = allow_looped
+
+    def add(self, bucket: Bucket) -> bool:
+        """Make a bucket's graph; return True if it has loops or branches that can be partitioned."""
+        control_flow = Partitioning(does=False)
+        self.graphs[bucket] = self._made(bucket, control_flow)
+        self.n_loops = max(self.n_loops, count_loops(self.graphs[bucket].graph.as_graph_def()))
+        return bool(control_flow.n_places)
+
+    def partitioned(self, bucket: Bucket) -> Any:
+        """Return the bucket's graph with its loops and branches partitioned."""
+        return self._made(bucket, Partitioning())
+
+    def _made(self, bucket: Bucket, control_flow: Partitioning) -> Any:
+        body = self._bodies[bucket.lengths]
+        graph, log = batched_graph(body, bucket, self.known, control_flow=control_flow)
+        hidden = hidden_loops(graph.graph.as_graph_def(), body.graph.as_graph_def(), log)
+        looped = {**hidden, **log.looped()}
+        self.account.add(log, looped)
+        refuse_looped(self._function, looped, self._allow_looped)
+        return graph
 
 
 def _no_progress(_stage: str, _done: int, _total: int) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import tensorflow as tf
 
+from vectorizer.agreement import AnswerBits
 from vectorizer.certificate import OutputParity, ParityRecord
 from vectorizer.errors import ParityError, ProbeError
 from vectorizer.lengths import Axis
-from vectorizer.parity import compare
-from vectorizer.probes import Probe, shown
+from vectorizer.mismatch import Mismatch, fails, mismatch_message
+from vectorizer.padding import judge_padding
+from vectorizer.parity import Difference, difference, summed_up
+from vectorizer.probe_batches import fits, stack_probes
+from vectorizer.probes import Probe, ProbeKind
+from vectorizer.stability import is_unstable
 from vectorizer.trace import ExampleFunction
-from vectorizer.vectorized import Bucket, Output, pad_example, shape_in
+from vectorizer.vectorized import Bucket, Output
 
 __all__ = ["RunBatch", "verify_bucket"]
 
@@ -30,89 +36,114 @@ def verify_bucket(
     run: RunBatch,
     probes: Sequence[Probe],
     tolerance: float | None,
+    bits: AnswerBits | None = None,
 ) -> ParityRecord:
-    """Run the probes that fit through a bucket, each in a slot, and compare every row.
+    """Run the probes that fit through a bucket, ordinary beside extreme ones, and compare every row.
 
+    Every slot is used; some probes come back in another slot beside other neighbours. ``bits`` takes down what was
+    answered, to tell which buckets agree.
     Errors: ParityError naming the output, the worst example and both answers; ProbeError if no probe fits.
     """
-    fitting = [
-        probe for probe in probes if all(true <= size for true, size in zip(probe.lengths, bucket.lengths, strict=True))
-    ]
+    fitting = [number for number, probe in enumerate(probes) if fits(probe, bucket)]
     if not fitting:
         raise ProbeError(
             f"{function.name}: {bucket} can't be checked, as the function raised on every example that fits it; give "
             "examples that it answers (examples=[...]), or leave that length out of the length buckets"
         )
-    n_batches = -(-len(fitting) // bucket.rows)
-    reports: dict[str, list[OutputParity]] = {output.name: [] for output in outputs}
-    for batch in range(n_batches):
-        rows = [fitting[(batch * bucket.rows + slot) % len(fitting)] for slot in range(bucket.rows)]
-        feeds = {
-            name: np.stack([pad_example(row.example[name], shape_in(name, spec, axes, bucket)) for row in rows])
-            for name, spec in function.inputs.items()
-        }
-        try:
-            results = run(feeds)
-        except tf.errors.OpError as error:
-            raise ParityError(
-                f"{function.name}: {bucket} fails on examples that the function answers one by one: {_brief(error)}"
-            ) from error
-        for index, output in enumerate(outputs):
-            array = results[output.name]
-            have = [
-                output.cut(array[slot, ...], dict(zip((axis.name for axis in axes), row.lengths, strict=True)))
-                for slot, row in enumerate(rows)
-            ]
-            want = [row.answers[index] for row in rows]
-            report, bad = compare(output.name, want, have, tolerance=output.tolerance(tolerance))
-            if bad is not None:
-                raise ParityError(_difference(function, output, bucket, rows[bad], want[bad], have[bad], tolerance))
-            reports[output.name].append(report)
+    bits = bits if bits is not None else AnswerBits()
+    key = (bucket.rows, *bucket.lengths)
+    judge = _Judge(function, axes, outputs, bucket, run, tolerance)
+    for numbers in _batches(fitting, bucket.rows):
+        rows = [probes[number] for number in numbers]
+        for number, probe, answers in zip(numbers, rows, judge.answers(rows), strict=True):
+            judge.compare(probe, answers)
+            bits.note(key, number, answers)
+    judge.refuse_worst()
     return ParityRecord(
         rows=bucket.rows,
         lengths=bucket.lengths,
-        n_examples=min(len(fitting), n_batches * bucket.rows),
-        outputs=tuple(_worst(entries) for entries in reports.values()),
+        n_examples=len(fitting),
+        outputs=tuple(judge.parity(output) for output in outputs),
+        n_unstable=len(judge.unstable),
+        padding=judge_padding(judge.answers, [probes[number] for number in fitting], bucket, judge.is_right),
+        steady=bits.is_steady(key),
     )
 
 
-def _brief(error: tf.errors.OpError) -> str:
-    """Return what TensorFlow says, without the Python frames of the code that built the graph."""
-    lines = [line.strip() for line in str(error.message).splitlines()]
-    said = [
-        line
-        for line in lines
-        if line and not line.startswith(("File ", "Detected at node", "Graph execution error", "[["))
-    ]
-    nodes = [line.split()[3] for line in lines if line.startswith("Detected at node ")]
-    where = f" (at {nodes[0]})" if nodes else ""
-    return f"{type(error).__name__}: {' '.join(said[:4])}{where}"
+def _batches(fitting: Sequence[int], rows: int) -> Iterator[list[int]]:
+    """Yield full batches: every probe once, then one batch in reverse, so in other slots beside other neighbours."""
+    for start in range(0, len(fitting), rows):
+        yield [fitting[(start + slot) % len(fitting)] for slot in range(rows)]
+    yield [fitting[-1 - slot % len(fitting)] for slot in range(rows)]
 
 
-def _worst(entries: Sequence[OutputParity]) -> OutputParity:
-    ulps = [entry.max_ulp for entry in entries if entry.max_ulp is not None]
-    return OutputParity(
-        name=entries[0].name,
-        max_abs=max(entry.max_abs for entry in entries),
-        max_relative=max(entry.max_relative for entry in entries),
-        max_ulp=max(ulps) if len(ulps) == len(entries) else None,
-        bitwise_equal=all(entry.bitwise_equal for entry in entries),
-    )
+@dataclass
+class _Judge:
+    """Compares the rows of one bucket's batches and remembers the worst."""
 
+    function: ExampleFunction
+    axes: Sequence[Axis]
+    outputs: Sequence[Output]
+    bucket: Bucket
+    run: RunBatch
+    tolerance: float | None
+    unstable: set[int] = field(default_factory=set)
+    _differences: dict[str, list[Difference]] = field(default_factory=dict)
+    #: By output, the largest difference within tolerance, and the largest one beyond.
+    _worst: dict[str, Mismatch] = field(default_factory=dict)
+    _wrong: list[Mismatch] = field(default_factory=list)
 
-def _difference(
-    function: ExampleFunction,
-    output: Output,
-    bucket: Bucket,
-    probe: Probe,
-    want: np.ndarray,
-    have: np.ndarray,
-    tolerance: float | None,
-) -> str:
-    return (
-        f"{function.name}: {bucket} answers otherwise than the function itself. Output {output.name!r} of the "
-        f"example {shown(probe.example)}: expected {np.array2string(want, threshold=8, edgeitems=3)} of shape "
-        f"{want.shape}, got {np.array2string(have, threshold=8, edgeitems=3)} of shape {have.shape} "
-        f"(allowed: {output.tolerance(tolerance):g} of the largest magnitude). If the result depends on padding, "
-        "use the true length (length_input) in the function"
-    )
+    def answers(self, rows: Sequence[Probe], *, with_garbage: bool = False) -> list[list[np.ndarray]]:
+        """Run a full batch and return the outputs of each row, cut to its length. Errors: ParityError if it raises."""
+        feeds = stack_probes(self.function.inputs, self.axes, self.bucket, rows, with_garbage=with_garbage)
+        try:
+            results = self.run(feeds)
+        except tf.errors.OpError as error:
+            raise fails(self.function, self.bucket, error) from error
+        cut = []
+        for slot, row in enumerate(rows):
+            lengths = dict(zip((axis.name for axis in self.axes), row.lengths, strict=True))
+            cut.append([output.cut(results[output.name][slot, ...], lengths) for output in self.outputs])
+        return cut
+
+    def compare(self, probe: Probe, answers: Sequence[np.ndarray]) -> None:
+        """Take down how far one row's answers are from the function's."""
+        for index, output in enumerate(self.outputs):
+            tolerance = output.tolerance(self.tolerance)
+            want, have = probe.answers[index], answers[index]
+            found = difference(want, have, tolerance=tolerance)
+            if found.is_far and probe.kind is ProbeKind.EXTREME and is_unstable(self.function, probe, index, tolerance):
+                self.unstable.add(id(probe))
+                continue
+            self._differences.setdefault(output.name, []).append(found)
+            if found.same_bits:
+                continue
+            mismatch = Mismatch(output=output, probe=probe, want=want, have=have, difference=found)
+            if found.is_far:
+                self._wrong.append(mismatch)
+            known = self._worst.get(output.name)
+            if known is None or known.difference.relative < found.relative:
+                self._worst[output.name] = mismatch
+
+    def is_right(self, probe: Probe, answers: Sequence[np.ndarray]) -> bool:
+        """Return True if all answers are within tolerance."""
+        return not any(
+            difference(want, have, tolerance=output.tolerance(self.tolerance)).is_far
+            for output, want, have in zip(self.outputs, probe.answers, answers, strict=True)
+        )
+
+    def refuse_worst(self) -> None:
+        """Errors: ParityError naming the row that is furthest from the function's answer, if any is too far."""
+        if self._wrong:
+            worst = max(self._wrong, key=lambda mismatch: mismatch.difference.relative)
+            raise ParityError(mismatch_message(self.function, self.axes, self.bucket, worst, self.tolerance))
+
+    def parity(self, output: Output) -> OutputParity:
+        """Return what was found about one output."""
+        worst = self._worst.get(output.name)
+        return summed_up(
+            output.name,
+            self._differences.get(output.name, []),
+            has_ulp=np.dtype(output.dtype.as_numpy_dtype).kind == "f",
+            worst=worst.shown() if worst is not None else None,
+        )

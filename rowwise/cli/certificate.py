@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from rowwise.cli.certificate_report import certificate_report
 from rowwise.cli.options import AsJson, Token, Url, Version, connected
-from rowwise.cli.report import certificate_report, cost_chart, cost_table
+from rowwise.cli.report import cost_chart, cost_table
 
 __all__ = ["certificate"]
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from rowwise.cli.certificate_report import certificate_report
 from rowwise.cli.options import AllowLooped, AsJson, MaxBatch, Spec, failing_with_reason, spec_options
-from rowwise.cli.report import certificate_report, cost_chart, cost_table
+from rowwise.cli.report import cost_chart, cost_table
 from rowwise.input_specs import normalized
 from rowwise.progress import RegistrationView, view_for
 from rowwise.targets import Target, load_target

@@ -11,6 +11,7 @@ import datetime
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from server.build.measure import Measurement, measure, pick
 from server.build.served_check import check_served
 from server.signature import LengthAxis, ModelSignature, TensorSignature
 from vectorizer import Axis, Bucket, Vectorized, vectorize
+from vectorizer.probe_batches import fits, stack_probes
+from vectorizer.probes import ProbeKind
 
 __all__ = ["Report", "build_artifact"]
 
@@ -87,29 +90,37 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
             shutil.rmtree(scratch, ignore_errors=True)
             save_forms(vectorized, declaration, {form: forms[form] for form in forms if form in winners}, final)
         footprint = Footprint()
-        unfaithful = check_served(
+        checked = check_served(
             vectorized,
             final,
             {bucket: entry.candidate.mode for bucket, entry in chosen.items()},
             tolerance=spec.tolerance,
             footprint=footprint,
         )
-        if not unfaithful:
+        if not checked.unfaithful:
             break
-        for bucket, reason in unfaithful.items():
+        for bucket, reason in checked.unfaithful.items():
             chosen[bucket].error = reason
         shutil.rmtree(final)
     report("write", 1, 2)
+    bitwise_groups = checked.bits.groups()
     manifest = Manifest(
         name=name,
         version=version,
         signature=signature,
         entries={PREDICT: tuple(_compiled_graph(bucket, entry) for bucket, entry in sorted(chosen.items()))},
+        bitwise_groups={PREDICT: bitwise_groups},
         tensorflow_version=tf.__version__,
         built_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
     memory = {"variables_bytes": variables_bytes(vectorized), "resident_bytes": footprint.resident_bytes}
-    (output / CERTIFICATE_FILE).write_text(vectorized.certificate.to_json() + "\n")
+    # What is served is what counts: XLA rounds otherwise than the graph that it was made from.
+    certificate = replace(
+        vectorized.certificate,
+        parity=tuple(checked.parity[bucket] for bucket in sorted(chosen)),
+        bitwise_groups=bitwise_groups,
+    )
+    (output / CERTIFICATE_FILE).write_text(certificate.to_json() + "\n")
     (output / COSTS_FILE).write_text(json.dumps({**_costs(measurements, chosen), "memory": memory}, indent=1) + "\n")
     manifest.write(output)
     report("write", 2, 2)
@@ -154,10 +165,8 @@ def _length_axis(axis: Axis, inputs: Mapping[str, tf.TensorSpec]) -> LengthAxis:
 
 def _feeds(vectorized: Vectorized, bucket: Bucket) -> dict[str, np.ndarray]:
     """Return a full batch of probes that a busy server would run in the bucket: those that no shorter one holds."""
-    from vectorizer.vectorized import pad_example, shape_in
-
-    fitting = [
-        probe for probe in vectorized.probes if all(a <= b for a, b in zip(probe.lengths, bucket.lengths, strict=True))
+    fitting = [probe for probe in vectorized.probes if probe.kind is not ProbeKind.EXTREME and fits(probe, bucket)] or [
+        probe for probe in vectorized.probes if fits(probe, bucket)
     ]
     own = [
         probe
@@ -168,10 +177,7 @@ def _feeds(vectorized: Vectorized, bucket: Bucket) -> dict[str, np.ndarray]:
         )
     ]
     rows = [(own or fitting)[slot % len(own or fitting)] for slot in range(bucket.rows)]
-    return {
-        name: np.stack([pad_example(row.example[name], shape_in(name, spec, vectorized.axes, bucket)) for row in rows])
-        for name, spec in vectorized.function.inputs.items()
-    }
+    return stack_probes(vectorized.function.inputs, vectorized.axes, bucket, rows)
 
 
 def _paying(chosen: Mapping[Bucket, Measurement]) -> dict[Bucket, Measurement]:

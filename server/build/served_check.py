@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,23 @@ from server.artifact import ExecutionMode
 from server.build.footprint import Footprint
 from server.build.forms import Form
 from server.engine._session import GraphSession
-from vectorizer import Bucket, ParityError, RunBatch, Vectorized, verify_bucket
+from vectorizer import AnswerBits, Bucket, ParityError, ParityRecord, RunBatch, Vectorized, verify_bucket
 from vectorizer.probes import Probe
 from vectorizer.vectorized import pad_example, run_concrete, shape_in
 
-__all__ = ["check_served"]
+__all__ = ["ServedCheck", "check_served"]
 
 #: Refused examples that are tried on each XLA bucket. Each costs two calls that fail.
 _MAX_REFUSED = 8
+
+
+@dataclass
+class ServedCheck:
+    """What was found: the check of each bucket, the bits, and the buckets that answer otherwise, with why."""
+
+    parity: dict[Bucket, ParityRecord] = field(default_factory=dict)
+    bits: AnswerBits = field(default_factory=AnswerBits)
+    unfaithful: dict[Bucket, str] = field(default_factory=dict)
 
 
 def check_served(
@@ -36,8 +46,8 @@ def check_served(
     *,
     tolerance: float | None,
     footprint: Footprint | None = None,
-) -> dict[Bucket, str]:
-    """Return the buckets that answer otherwise than the function in their mode, with the reason.
+) -> ServedCheck:
+    """Check every bucket in its mode.
 
     ``chosen`` maps buckets to their mode, whose form is in ``saved_model``. ``footprint`` is told
     how much memory they take together.
@@ -47,7 +57,7 @@ def check_served(
     sessions: dict[tuple[str, int], list[tuple[Bucket, ExecutionMode]]] = {}
     for bucket, mode in chosen.items():
         sessions.setdefault((mode.executor, mode.intra_op_threads), []).append((bucket, mode))
-    unfaithful = {}
+    checked = ServedCheck()
     for (executor, threads), members in sessions.items():
         with ExitStack() as opened, (footprint or Footprint()).watching():
             session = GraphSession(saved_model, executor=executor, intra_op_threads=threads)
@@ -59,7 +69,7 @@ def check_served(
                     return dict(zip(output_names, call(*(inputs[name] for name in input_names)), strict=True))
 
                 try:
-                    verify_bucket(
+                    checked.parity[bucket] = verify_bucket(
                         vectorized.function,
                         vectorized.axes,
                         vectorized.outputs,
@@ -67,13 +77,14 @@ def check_served(
                         run=run,
                         probes=vectorized.probes,
                         tolerance=tolerance,
+                        bits=checked.bits,
                     )
                 except ParityError as error:
-                    unfaithful[bucket] = str(error)
+                    checked.unfaithful[bucket] = str(error)
                     continue
                 if mode.compiler == "xla" and _answers_what_the_graph_refuses(vectorized, bucket, run):
-                    unfaithful[bucket] = "it answers examples that the function refuses"
-    return unfaithful
+                    checked.unfaithful[bucket] = "it answers examples that the function refuses"
+    return checked
 
 
 def _answers_what_the_graph_refuses(vectorized: Vectorized, bucket: Bucket, run: RunBatch) -> bool:

@@ -106,6 +106,9 @@ def test_small_function_is_built_and_loaded_and_answers_each_example_as_it_does(
     assert memory["resident_bytes"] >= 0
     certificate = json.loads((tmp_path / "certificate.json").read_text())
     assert certificate["summary"]["buckets_checked"] == 2
+    groups = manifest.bitwise_groups["predict"]
+    assert sorted(bucket for group in groups for bucket in group) == [(1,), (3,)]
+    assert certificate["bitwise_groups"] == [[list(bucket) for bucket in group] for group in groups]
 
 
 def test_loop_that_rows_leave_early_is_measured_masked_and_partitioned(tmp_path: Path) -> None:
@@ -174,7 +177,7 @@ def test_mode_that_answers_an_index_that_the_function_refuses_is_found_out(tmp_p
             tmp_path / "saved",
             dict.fromkeys(vectorized.graphs, mode),
             tolerance=None,
-        )
+        ).unfaithful
 
     assert check("graph") == {}
     assert check("xla") == dict.fromkeys(vectorized.graphs, "it answers examples that the function refuses")

@@ -5,7 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from rowwise.cli.report import certificate_report, cost_chart, cost_table, costs_of
+from rowwise.cli.certificate_report import certificate_report
+from rowwise.cli.report import cost_chart, cost_table, costs_of
 from rowwise.errors import BadAnswer
 
 MODE = {"compiler": "xla", "executor": "default", "intra_op_threads": 2}

@@ -385,10 +385,10 @@ def test_function_that_does_not_end_on_an_example_is_refused_with_the_example(
 ) -> None:
     def long_below_zero(x: tf.Tensor) -> tf.Tensor:
         steps = 0
-        while x < 0.0 and steps < 150_000:  # a second or so: it must not outlive the test by much
+        while x < 0.0:
             steps += 1
         return x + tf.cast(steps, tf.float32)
 
-    monkeypatch.setattr(probes, "_PATIENCE_S", 0.1)
-    with pytest.raises(ProbeError, match=r"does not end within 0.1 s on the example \{'x': '-1"):
+    monkeypatch.setattr(probes, "_PATIENCE_S", 1.0)
+    with pytest.raises(ProbeError, match=r"does not end within 1 s on the example \{'x': '-1"):
         vectorize(long_below_zero, inputs={"x": tf.TensorSpec([])}, buckets=(2,), examples=[{"x": 3.0}])

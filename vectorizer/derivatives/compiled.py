@@ -12,15 +12,16 @@ import tensorflow as tf
 from vectorizer._pfor import Converter
 from vectorizer.batched_graph import batched_graph
 from vectorizer.certificate import Certificate, ParityRecord
-from vectorizer.conversions import ConversionLog, OpKey
+from vectorizer.conversions import ConversionLog
 from vectorizer.derivatives.body import derivative_body, pullback_body
 from vectorizer.derivatives.choice import Choice, choose
 from vectorizer.derivatives.declaration import COTANGENT, Derivative
 from vectorizer.derivatives.memory import default_parallel, pullback_bytes
 from vectorizer.derivatives.reference import reference_probes, verify_smooth
+from vectorizer.hidden_loops import hidden_loops
 from vectorizer.lengths import Axis
 from vectorizer.loops import count_loops
-from vectorizer.op_records import merge_log, op_records
+from vectorizer.op_records import OpAccount
 from vectorizer.strictness import refuse_looped
 from vectorizer.trace import ExampleFunction
 from vectorizer.vectorized import Bucket, Vectorized, run_concrete
@@ -64,7 +65,7 @@ def _compile(choice: Choice, base: Vectorized, setting: Setting) -> Vectorized:
     plans = {lengths: _plan(choice, body, base.axes, lengths) for lengths, body in setting.bodies.items()}
     bodies: dict[tuple[tuple[int, ...], int], ExampleFunction] = {}
     graphs: dict[Bucket, Any] = {}
-    kinds: dict[OpKey, tuple[Any, str | None]] = {}
+    account = OpAccount(own=setting.converters)
     loops_batched = 0
     for bucket in base.graphs:
         plan = plans[bucket.lengths]
@@ -80,12 +81,14 @@ def _compile(choice: Choice, base: Vectorized, setting: Setting) -> Vectorized:
                 converters=setting.converters,
                 log=log,
             )
-            refuse_looped(bodies[key], log, setting.allow_looped)
-            kinds.update(log.looped())
+            refuse_looped(bodies[key], log.looped(), setting.allow_looped)
+            account.add(ConversionLog(), log.looped())
         graphs[bucket], log = batched_graph(bodies[key], bucket, setting.converters)
-        refuse_looped(bodies[key], log, setting.allow_looped)
-        merge_log(kinds, log)
-        loops_batched = max(loops_batched, count_loops(graphs[bucket].graph.as_graph_def()))
+        batched = graphs[bucket].graph.as_graph_def()
+        looped = {**hidden_loops(batched, bodies[key].graph.as_graph_def(), log), **log.looped()}
+        refuse_looped(bodies[key], looped, setting.allow_looped)
+        account.add(log, looped)
+        loops_batched = max(loops_batched, count_loops(batched))
 
     function = _unpadded(next(iter(bodies.values())), choice, base)
     probes, refused = reference_probes(choice, base, seed=setting.seed)
@@ -108,7 +111,7 @@ def _compile(choice: Choice, base: Vectorized, setting: Setting) -> Vectorized:
     certificate = Certificate(
         function=function.name,
         tensorflow_version=tf.__version__,
-        ops=tuple(op_records(next(iter(bodies.values())), kinds)),
+        ops=account.records(next(iter(bodies.values()))),
         loops_unbatched=max(plan.n_loops for plan in plans.values()) + chunked,
         loops_batched=loops_batched,
         parity=tuple(parity),
