@@ -30,6 +30,7 @@ _FIXES = {
     "DecodePng": _DECODING,
     "DecodeWav": _DECODING,
     "EditDistance": "a dynamic program over tf.range(length) with dense strings of codes",
+    "HistogramFixedWidth": "tf.math.bincount of tf.cast((x - low) / (high - low) * n, tf.int32), with constant n",
     "ListDiff": "a mask: tf.reduce_all(x[:, None] != y[None, :], axis=1)",
     "MatrixLogarithm": "tf.linalg.eigh for symmetric matrices, and the logarithm of the eigenvalues",
     "MatrixSquareRoot": "tf.linalg.eigh for symmetric matrices, and the square root of the eigenvalues",

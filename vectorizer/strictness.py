@@ -29,14 +29,11 @@ def refuse_looped(
         record = next(record for record in records if record.op == op_type)
         rest = len(known) - MOST_PLACES
         shown = ", ".join(list(known)[:MOST_PLACES]) + (f" and {rest} more places" if rest > 0 else "")
-        lines.append(
-            f"  op {op_type} ({shown}) would run once for each row: {record.reason}\n    instead: {record.fix}"
-        )
+        lines.append(f"op {op_type} ({shown}) would run once for each row: {record.reason}\n  instead: {record.fix}")
     raise LoopedOpError(
-        f"{function.name} can't run by the batch as it is.\n"
+        f"{function.name}: "
         + "\n".join(lines)
-        + f"\n  Or run {'it' if len(places) == 1 else 'them'} once for each row, knowingly: "
-        f"allow_looped={sorted(places)}",
+        + f"\nOr run {'it' if len(places) == 1 else 'them'} once for each row, knowingly: allow_looped={sorted(places)}",
         ops={op_type: tuple(known) for op_type, known in places.items()},
         records=records,
     )

@@ -168,5 +168,7 @@ def test_nothing_but_the_reason_is_on_the_screen(module):
 
     assert finished.returncode == 1
     assert finished.stdout == ""
-    (line,) = finished.stderr.splitlines()
-    assert line.startswith("error: resized: op HistogramFixedWidth (scorer.py:12)")
+    reason, instead, otherwise = finished.stderr.splitlines()
+    assert reason.startswith("error: resized: op HistogramFixedWidth (scorer.py:12)")
+    assert instead.startswith("  instead: ")
+    assert otherwise.endswith("allow_looped=['HistogramFixedWidth']")
