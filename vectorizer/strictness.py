@@ -31,9 +31,8 @@ def refuse_looped(
         shown = ", ".join(list(known)[:MOST_PLACES]) + (f" and {rest} more places" if rest > 0 else "")
         lines.append(f"op {op_type} ({shown}) would run once for each row: {record.reason}\n  instead: {record.fix}")
     raise LoopedOpError(
-        f"{function.name}: "
-        + "\n".join(lines)
-        + f"\nOr run {'it' if len(places) == 1 else 'them'} once for each row, knowingly: allow_looped={sorted(places)}",
+        f"{function.name}: " + "\n".join(lines) + f"\nOr run {'it' if len(places) == 1 else 'them'} once for each row, "
+        f"knowingly: allow_looped={sorted(places)}",
         ops={op_type: tuple(known) for op_type, known in places.items()},
         records=records,
     )
