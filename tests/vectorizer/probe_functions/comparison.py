@@ -1,13 +1,14 @@
 """The certificate beside the oracle, and beside what ``tf.vectorized_map`` warns of.
 
-``python -m tests.vectorizer.probe_functions.comparison`` prints the table for all functions.
+``python -m tests.vectorizer.probe_functions.comparison [GROUP ...]`` prints the table.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -95,11 +96,12 @@ def _stock(probe: ProbeFunction, vectorized: Vectorized) -> tuple[set[str], set[
     return set(looping_ops(loops, unbatched, types)), warned
 
 
-def main() -> None:
-    """Print what is named and what loops, by group."""
+def main(groups: Sequence[str]) -> None:
+    """Print what is named and what loops, by group; all groups if none is named."""
     print(f"{'functions':<14}{'number':>7}{'loop':>6}{'named':>7}{'precision':>11}{'recall':>8}", flush=True)
     n_stock, n_failed, n_loop, n_warned = 0, 0, 0, 0
-    for group, module in GROUPS.items():
+    for group in groups or GROUPS:
+        module = GROUPS[group]
         said: set[tuple[str, str]] = set()
         true: set[tuple[str, str]] = set()
         for probe in module.PROBES:
@@ -128,4 +130,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
