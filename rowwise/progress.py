@@ -17,6 +17,7 @@ _SENTENCES = {
     "queued": "waiting for the builder",
     "vectorize": "vectorizing",
     "check": "checking against the function",
+    "derive": "differentiating",
     "measure": "measuring costs",
     "write": "writing",
     "load": "loading and warming",

@@ -9,7 +9,7 @@
       saved_model/       one set of variables, one signature for each compiled graph
 
 A compiled graph's signature takes the model's inputs by name, each ``[rows, *padded shape]``, then the length
-inputs ``[rows]``, and gives the outputs by name, each ``[rows, *shape]``.
+inputs ``[rows]``, and gives the outputs by name, each ``[rows, *shape]``, and the signature's ``length_outputs``.
 """
 
 from __future__ import annotations

@@ -209,9 +209,8 @@ class ServedModel:
                 output = _output(part, index)
                 for step in range(part.stop - part.start):
                     inside = part.start + step
-                    # With the ellipsis a scalar stays an array: a byte string's dtype would drop its trailing zeros.
-                    row = output[part.offset + step, ...]
-                    if not tensor.is_fixed:
+                    row = _row(output, part.offset + step)
+                    if not tensor.is_fixed and self._axes:
                         row = self._cut(row, tensor, payload.lengths[inside])
                     rows[inside if places is None else places[number][inside]] = row
         return np.stack(rows) if tensor.is_fixed else rows
@@ -220,13 +219,18 @@ class ServedModel:
         self, row: np.ndarray[Any, Any], tensor: TensorSignature, lengths: tuple[int, ...]
     ) -> np.ndarray[Any, Any]:
         index = self.signature.axis_index
-        return row[tuple(slice(None) if isinstance(dim, int) else slice(lengths[index[dim]]) for dim in tensor.shape)]
+        return row[tuple(slice(lengths[index[dim]]) if dim in index else slice(None) for dim in tensor.shape)]
 
 
-def _output(part: Part, index: int) -> np.ndarray[Any, Any]:
+def _output(part: Part, index: int) -> Column:
     outputs: Any = part.outputs
-    array: np.ndarray[Any, Any] = outputs[index]
-    return array
+    column: Column = outputs[index]
+    return column
+
+
+def _row(output: Column, index: int) -> np.ndarray[Any, Any]:
+    # With the ellipsis a scalar stays an array: a byte string's dtype would drop its trailing zeros.
+    return output[index] if isinstance(output, list) else output[index, ...]
 
 
 def _select(rows: Rows, indexes: Sequence[int]) -> Rows:

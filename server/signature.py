@@ -19,7 +19,8 @@ __all__ = ["STRING", "Dim", "LengthAxis", "ModelSignature", "TensorSignature"]
 #: The dtype name of byte strings; every other dtype has its NumPy name (``float32``, ``bool``, ``bfloat16``).
 STRING = "string"
 
-#: A fixed size, or the name of a length axis.
+#: A fixed size, or the name of a length axis. In an output a name that is no axis' is that of a further output of the
+#: compiled graphs, which tells the size for each row: it depends on the example in a way of the model's own.
 Dim = int | str
 
 
@@ -80,6 +81,16 @@ class ModelSignature:
     def axis_index(self) -> dict[str, int]:
         """Position of each length axis by name."""
         return {axis.name: index for index, axis in enumerate(self.axes)}
+
+    @cached_property
+    def length_outputs(self) -> tuple[str, ...]:
+        """Further outputs of the compiled graphs, int32 ``[rows]`` each: sizes of outputs that no axis tells."""
+        return tuple(
+            dim
+            for tensor in self.outputs
+            for dim in tensor.shape
+            if isinstance(dim, str) and dim not in self.axis_index
+        )
 
     @cached_property
     def has_lengths(self) -> bool:

@@ -40,11 +40,14 @@ from tensorflow.python.ops import handle_data_util as _handle_data
 from tensorflow.python.ops.parallel_for import pfor as _stock
 
 from vectorizer.conversions import CALLING_OPS, Conversion, ConversionLog
+from vectorizer.differing import Differing, resized
+from vectorizer.row_loop import loop_rows
 
 __all__ = [
     "Converter",
     "DebugInfoProto",
     "FuncGraph",
+    "NotForThese",
     "SavedModelProto",
     "at_rows",
     "called_graph",
@@ -52,12 +55,15 @@ __all__ = [
     "constant_of",
     "convert_body",
     "convert_rows",
+    "converted_with",
     "copied_op",
+    "differing",
     "function_graph",
     "gradient_function",
     "graph_by_name",
     "graph_for_branch",
     "is_stateful",
+    "keep_from_xla",
     "known_function",
     "list_content",
     "not_for_these",
@@ -67,6 +73,7 @@ __all__ = [
     "stacked",
     "stock_registry",
     "wrap",
+    "wrap_differing",
     "wrap_list",
 ]
 
@@ -78,6 +85,14 @@ graph_for_branch = _control_flow.get_func_graph
 
 #: A converter: takes pfor's input object, returns wrapped tensors, one for each output of the op.
 Converter = Callable[[Any], Any]
+
+#: What a converter raises for operands that it has no batched form for.
+NotForThese = _stock.ConversionNotImplementedError
+
+_DIFFERS = (
+    "it has no batched form for a value whose length differs from example to example; cut or pad it to a fixed size "
+    "before, or reduce it"
+)
 
 #: Ops that a list of ours may go into; the others would take its placeholder for the list.
 _LIST_OPS = CALLING_OPS | {
@@ -111,8 +126,11 @@ class _ConversionAborted(BaseException):
 class _Registry(dict[str, Converter]):
     """Converters by op type that record what they convert and answer every op type."""
 
-    def __init__(self, converters: Mapping[str, Converter], log: ConversionLog) -> None:
+    def __init__(
+        self, converters: Mapping[str, Converter], for_differing: Mapping[str, Converter], log: ConversionLog
+    ) -> None:
         super().__init__(converters)
+        self._for_differing = for_differing
         self._log = log
 
     @contextmanager
@@ -124,10 +142,18 @@ class _Registry(dict[str, Converter]):
         finally:
             self._log = outer
 
-    def get(self, op_type: str, default: Any = None) -> Converter:
-        converter = super().get(op_type)
+    def keep_from_xla(self) -> None:
+        """Note that sizes in the graph are known only when it runs."""
+        self._log.is_for_xla = False
 
+    def makes_differing(self, op_type: str) -> bool:
+        """Return True if the results of an op may differ in length."""
+        return op_type in self._for_differing
+
+    def get(self, op_type: str, default: Any = None) -> Converter:
         def recorded(pfor_input: Any) -> Any:
+            differs = op_type not in CALLING_OPS and any(differing(given) for given in pfor_input.inputs)
+            converter = self._for_differing.get(op_type) if differs else dict.get(self, op_type)
             graph = _ops.get_default_graph()
             stacked = tuple(given.is_stacked for given in pfor_input.inputs)
             entry = Conversion(op=pfor_input.op, graph=graph, stacked=stacked, first=graph.num_operations(), last=0)
@@ -136,7 +162,7 @@ class _Registry(dict[str, Converter]):
                 if pfor_input.op.type not in _LIST_OPS and any(map(list_content, pfor_input.inputs)):
                     raise NotImplementedError(f"{pfor_input.op.type} has no batched form for a TensorArray")
                 if converter is None:
-                    return _loop_over_rows(pfor_input, entry, "it has no converter")
+                    return _loop_over_rows(pfor_input, entry, _DIFFERS if differs else "it has no converter")
                 try:
                     return converter(pfor_input)
                 except _stock.ConversionNotImplementedError as error:
@@ -156,7 +182,28 @@ def _loop_over_rows(pfor_input: Any, entry: Conversion, reason: str) -> Any:
     op = pfor_input.op
     if any(t.dtype == tf.variant for t in (*op.outputs, *op.inputs)):
         raise NotImplementedError(f"{op.type} works on a tensor list and {reason}")
-    return _stock._fallback_converter(pfor_input, root_cause=reason)
+    registry = _registry()
+    if not registry.makes_differing(op.type) and not any(differing(given) for given in pfor_input.inputs):
+        return _stock._fallback_converter(pfor_input, root_cause=reason)
+    # TensorFlow's own loop stacks what each step gives, which must then have one shape.
+    registry.keep_from_xla()
+    made = loop_rows(
+        lambda *inputs: same_op(pfor_input, inputs),
+        [(differing(value) or value.t, value.is_stacked) for value in pfor_input.inputs],
+        [(output.shape, output.dtype) for output in op.outputs],
+        rows=rows_of(pfor_input),
+    )
+    return [
+        wrap_differing(value, output.shape) if isinstance(value, Differing) else wrap(value, stacked=True)
+        for value, output in zip(made, op.outputs, strict=True)
+    ]
+
+
+def _registry() -> _Registry:
+    """Return the registry of the conversion that is under way."""
+    registry = _stock._pfor_converter_registry
+    assert isinstance(registry, _Registry), "it belongs to a conversion"
+    return registry
 
 
 def _inline_call(func: Any, converter: Any, inputs: Sequence[Any], n_outputs: int | None = None) -> list[Any]:
@@ -229,10 +276,8 @@ def scratch_graph(conversions: list[Conversion]) -> Iterator[Any]:
 
     Tensors of the surrounding graph come in through ``graph.capture``.
     """
-    registry = _stock._pfor_converter_registry
-    assert isinstance(registry, _Registry), "a scratch graph belongs to a conversion"
     graph = _func_graph.FuncGraph("scratch")
-    with graph.as_default(), registry.logging_to(ConversionLog()) as log:
+    with graph.as_default(), _registry().logging_to(ConversionLog()) as log:
         yield graph
     conversions[:] = log.conversions
 
@@ -330,11 +375,14 @@ def convert_rows(
     *,
     rows: int,
     converters: Mapping[str, Converter],
+    for_differing: Mapping[str, Converter] | None = None,
     log: ConversionLog,
-) -> list[tf.Tensor]:
+) -> list[Any]:
     """Run the traced function of one example on ``rows`` stacked examples, in the graph that is being built.
 
-    Shapes: each argument ``[rows, *s]`` for the function's ``[*s]``, in the function's order; so the results.
+    ``for_differing`` are the converters, by op type, of ops that are given a value of differing length.
+    Shapes: each argument ``[rows, *s]`` for the function's ``[*s]``, in the function's order; so the results, except
+        that one whose size depends on the example is a ``Differing``.
     Errors: what a converter raised, with its op as ``error.op``.
     """
     graph = concrete.graph
@@ -344,6 +392,7 @@ def convert_rows(
         loop_var = tf.compat.v1.placeholder_with_default(0, shape=[])
     registry = _Registry(
         {**stock_registry(), "PartitionedCall": _convert_call, "StatefulPartitionedCall": _convert_call, **converters},
+        for_differing or {},
         log,
     )
     n_arguments = len(arguments)
@@ -361,7 +410,9 @@ def convert_rows(
             _handle_data.copy_handle_data(inner, captured)
             converter._add_conversion(inner, _stock.wrap(captured, False))
         try:
-            return [converter.convert(output) for output in graph.outputs]
+            return [
+                differing(converter._convert_helper(output)) or converter.convert(output) for output in graph.outputs
+            ]
         except _ConversionAborted as aborted:
             aborted.error.op = aborted.op  # type: ignore[attr-defined]
             raise aborted.error from aborted.error.__cause__
@@ -407,6 +458,51 @@ def wrap_list(content: Any) -> Any:
 def list_content(value: Any) -> Any:
     """Return what ``wrap_list`` was given; None for any other wrapped tensor."""
     return value.content if isinstance(value, _ListOfRows) else None
+
+
+class _DifferingRows(_stock.WrappedTensor):  # type: ignore[misc]
+    """A stacked value, padded, that knows the true sizes of its rows."""
+
+    value: Differing
+
+
+def wrap_differing(value: Differing, shape: tf.TensorShape | None = None) -> Any:
+    """Return a converter's result of differing length. What is known of an example's ``shape`` does not differ."""
+    if shape is not None and shape.rank is not None:
+        for dim, size in enumerate(shape):
+            if size is not None and value.lengths[dim] is not None:
+                lengths = (*value.lengths[:dim], None, *value.lengths[dim + 1 :])
+                value = Differing(resized(value.dense, dim + 1, size), lengths)
+    if value.is_fixed:
+        return wrap(value.dense, stacked=True)
+    if not value.dense.shape.is_fully_defined():
+        keep_from_xla()
+    wrapped = _DifferingRows(value.dense, True, False)
+    wrapped.value = value
+    return wrapped
+
+
+def differing(value: Any) -> Differing | None:
+    """Return what ``wrap_differing`` was given; None for any other wrapped tensor."""
+    return value.value if isinstance(value, _DifferingRows) else None
+
+
+def keep_from_xla() -> None:
+    """Say that the conversion under way makes sizes that are known only when the graph runs."""
+    _registry().keep_from_xla()
+
+
+def converted_with(pfor_input: Any, inputs: Sequence[Any]) -> list[tf.Tensor]:
+    """Convert the op again, by its own converter, with other wrapped operands of which none differs in length.
+
+    Shapes: the results, for each row.
+    """
+    converter = dict.get(_registry(), pfor_input.op_type)
+    if converter is None:
+        not_for_these("it has no converter")
+    given = _stock._PforInput(pfor_input.pfor, pfor_input.op, list(inputs))
+    made = converter(given)
+    return [stacked(value, pfor_input) for value in ([made] if isinstance(made, _stock.WrappedTensor) else made)]
 
 
 def constant_of(tensor: Any) -> Any:

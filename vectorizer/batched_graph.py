@@ -9,7 +9,9 @@ import tensorflow as tf
 
 from vectorizer._pfor import Converter, convert_rows
 from vectorizer.conversions import ConversionLog
+from vectorizer.converters.differing import differing_converters
 from vectorizer.converters.partitions import Partitioning, partitioning
+from vectorizer.differing import lengths_beside
 from vectorizer.errors import ConversionError, VectorizerError
 from vectorizer.lengths import Axis
 from vectorizer.trace import ExampleFunction, trace_example
@@ -37,14 +39,22 @@ def batched_graph(
     """Trace the batched graph of one bucket; the log tells how each op was converted.
 
     ``control_flow`` says whether loops and branches are masked or partitioned, and counts where that matters.
+    Shapes: for an output whose size depends on the example, the lengths [rows] are outputs too (``length_name``).
     Errors: ConversionError naming the op; whatever of ours a converter raised.
     """
     log = ConversionLog()
 
     def batched(**tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         arguments = [tensors[name] for name in body.input_names]
-        outputs = convert_rows(body.concrete, arguments, rows=bucket.rows, converters=known, log=log)
-        return {name: tf.identity(output) for name, output in zip(body.output_names, outputs, strict=True)}
+        outputs = convert_rows(
+            body.concrete,
+            arguments,
+            rows=bucket.rows,
+            converters=known,
+            for_differing=differing_converters(),
+            log=log,
+        )
+        return {name: tf.identity(value) for name, value in lengths_beside(body.output_names, outputs).items()}
 
     specs = {
         name: tf.TensorSpec([bucket.rows, *spec.shape], spec.dtype, name=name) for name, spec in body.inputs.items()

@@ -54,6 +54,8 @@ class ConversionLog:
     """What happened to each op: filled by ``convert_rows``."""
 
     conversions: list[Conversion] = field(default_factory=list)
+    #: False if sizes in the graph are known only when it runs, so that XLA can't compile it.
+    is_for_xla: bool = True
 
     def converted(self) -> dict[OpKey, Any]:
         """Ops that went through a converter. A loop's body may be converted more than once; it counts once."""

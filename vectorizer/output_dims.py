@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from vectorizer.differing import length_name
 from vectorizer.errors import DeclarationError
 from vectorizer.lengths import Axis
 from vectorizer.probes import Probe
@@ -13,8 +14,12 @@ from vectorizer.vectorized import Output
 __all__ = ["output_dims"]
 
 
-def output_dims(function: ExampleFunction, axes: Sequence[Axis], probes: Sequence[Probe]) -> tuple[Output, ...]:
+def output_dims(
+    function: ExampleFunction, axes: Sequence[Axis], probes: Sequence[Probe], *, told: Collection[str] = ()
+) -> tuple[Output, ...]:
     """Find out which dimension of each output follows which length axis, from the answers to the probes.
+
+    ``told`` are the outputs of the batched graphs: where they have the lengths of a dimension, it needs no axis.
 
     Errors: DeclarationError if a size differs between examples and follows no declared length.
     """
@@ -24,9 +29,12 @@ def output_dims(function: ExampleFunction, axes: Sequence[Axis], probes: Sequenc
         ranks = {answer.ndim for answer in answers}
         if len(ranks) > 1:
             raise DeclarationError(f"{function.name}: output {name!r} has {sorted(ranks)} dimensions, one is expected")
-        dims: list[int | Axis] = []
+        dims: list[int | Axis | None] = []
         static = function.concrete.outputs[index].shape
         for dim in range(ranks.pop()):
+            if length_name(name, dim) in told:
+                dims.append(None)
+                continue
             if static.rank is not None and static[dim] is not None:
                 dims.append(static[dim])
                 continue

@@ -99,7 +99,8 @@ def vectorize(
 
     probes = make_probes(function, axes, examples=examples, seed=seed)
     check_rows_are_independent(function, probes.ordinary, tolerance=tolerance)
-    outputs = output_dims(function, axes, probes.answered)
+    told = {name for graph in made.graphs.values() for name in graph.structured_outputs}
+    outputs = output_dims(function, axes, probes.answered, told=told)
     bits = AnswerBits()
     check = partial(verify_bucket, function, axes, outputs, probes=probes.answered, tolerance=tolerance)
     parity: list[ParityRecord] = []
@@ -132,6 +133,7 @@ def vectorize(
         probes=probes.answered,
         refused=probes.refused,
         certificate=certificate,
+        is_for_xla=made.are_for_xla,
     )
     vectorized.derivatives = compile_derivatives(
         derivatives,
@@ -158,6 +160,8 @@ class _Batching:
         self.account = OpAccount(own=own, given=converters)
         #: The largest number of loops in any graph.
         self.n_loops = 0
+        #: False if one has sizes that are known only when it runs.
+        self.are_for_xla = True
         self._function = function
         self._bodies = bodies
         #: All converters, the caller's before ours.
@@ -182,6 +186,7 @@ class _Batching:
         looped = {**hidden, **log.looped()}
         self.account.add(log, looped)
         refuse_looped(self._function, looped, self._allow_looped)
+        self.are_for_xla &= log.is_for_xla
         return graph
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from vectorizer.certificate import Certificate
+from vectorizer.differing import length_name
 from vectorizer.errors import DeclarationError
 from vectorizer.inputs import example_array
 from vectorizer.lengths import Axis
@@ -33,17 +34,44 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """An output of one example. A dimension is a size, or the index of the length axis that it follows."""
+    """An output of one example.
+
+    A dimension is a size, or the length axis that it follows, or None: then the batched graph tells its size for each
+    row, in the output that ``length_name`` names.
+    """
 
     name: str
     dtype: tf.DType
-    dims: tuple[int | Axis, ...]
+    dims: tuple[int | Axis | None, ...]
+
+    @property
+    def is_fixed(self) -> bool:
+        """True if all examples give one shape."""
+        return all(isinstance(dim, int) for dim in self.dims)
+
+    @property
+    def known_dims(self) -> tuple[int | Axis, ...]:
+        """The dimensions of an output none of whose sizes the graph tells."""
+        assert None not in self.dims
+        return tuple(dim for dim in self.dims if dim is not None)
+
+    @property
+    def length_names(self) -> dict[int, str]:
+        """Return, by dimension, the outputs of a batched graph that tell this one's true sizes."""
+        return {index: length_name(self.name, index) for index, dim in enumerate(self.dims) if dim is None}
+
+    def row(self, arrays: Mapping[str, np.ndarray], slot: int, lengths: Mapping[str, int]) -> np.ndarray:
+        """Return one row of a batched graph's answer, cut to its true sizes. ``lengths`` are those of the axes."""
+        row: np.ndarray = arrays[self.name][slot, ...]
+        if self.is_fixed:
+            return row
+        for dim, name in self.length_names.items():
+            row = row[(slice(None),) * dim + (slice(int(arrays[name][slot])),)]
+        return self.cut(row, lengths)
 
     def cut(self, row: np.ndarray, lengths: Mapping[str, int]) -> np.ndarray:
-        """Cut a padded row back to its example's true lengths."""
-        if all(isinstance(dim, int) for dim in self.dims):
-            return row
-        return row[tuple(slice(None) if isinstance(dim, int) else slice(lengths[dim.name]) for dim in self.dims)]
+        """Cut one row to the true lengths of the axes that it follows."""
+        return row[tuple(slice(lengths[dim.name]) if isinstance(dim, Axis) else slice(None) for dim in self.dims)]
 
     def tolerance(self, override: float | None) -> float:
         """Return what the parity check allows for this dtype."""
@@ -69,6 +97,7 @@ class Vectorized:
         refused: tuple[Probe, ...],
         certificate: Certificate,
         bare: bool | None = None,
+        is_for_xla: bool = True,
     ) -> None:
         self.function = function
         self.axes = axes
@@ -84,6 +113,8 @@ class Vectorized:
         self._bare = [output.name for output in outputs] == [SINGLE_OUTPUT] if bare is None else bare
         #: The declared derivatives by name, each for any number of rows as the function itself.
         self.derivatives: dict[str, Vectorized] = {}
+        #: False if sizes in a graph are known only when it runs: XLA can't compile it.
+        self.is_for_xla = is_for_xla
 
     @property
     def buckets(self) -> tuple[int, ...]:
@@ -107,7 +138,7 @@ class Vectorized:
 
         Shapes: each input ``[n, *s]``, or for a variable dimension a list of n arrays at their own lengths (the
         length input is filled in). Returns what the function returns, each output ``[n, *t]``, or a list of n
-        arrays where it follows a variable dimension. n = 0 gives zero rows.
+        arrays where its size depends on the example. n = 0 gives zero rows.
         Errors: DeclarationError for missing or unknown inputs, rows that differ in number, or over the maximum.
         """
         rows, lengths = self._rows(inputs)
@@ -120,9 +151,7 @@ class Vectorized:
                 arrays = run_concrete(self.graphs[bucket])(self._stack([rows[index] for index in chunk], bucket))
                 for slot, index in enumerate(chunk):
                     true_lengths = dict(zip((axis.name for axis in self.axes), lengths[index], strict=True))
-                    answers[index] = {
-                        output.name: output.cut(arrays[output.name][slot, ...], true_lengths) for output in self.outputs
-                    }
+                    answers[index] = {output.name: output.row(arrays, slot, true_lengths) for output in self.outputs}
         return self._pack([answer for answer in answers if answer is not None])
 
     def _rows(self, inputs: Mapping[str, Any]) -> tuple[list[dict[str, np.ndarray]], list[tuple[int, ...]]]:
@@ -189,7 +218,7 @@ class Vectorized:
         packed: dict[str, Any] = {}
         for output in self.outputs:
             values = [answer[output.name] for answer in answers]
-            if all(isinstance(dim, int) for dim in output.dims):
+            if output.is_fixed:
                 dtype = output.dtype.as_numpy_dtype
                 packed[output.name] = np.stack(values) if values else np.zeros((0, *output.dims), dtype)
             else:

@@ -103,7 +103,7 @@ class _Judge:
         cut = []
         for slot, row in enumerate(rows):
             lengths = dict(zip((axis.name for axis in self.axes), row.lengths, strict=True))
-            cut.append([output.cut(results[output.name][slot, ...], lengths) for output in self.outputs])
+            cut.append([output.row(results, slot, lengths) for output in self.outputs])
         return cut
 
     def compare(self, probe: Probe, answers: Sequence[np.ndarray]) -> None:

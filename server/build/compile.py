@@ -74,7 +74,7 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
         scratch,
         list(forms),
         feeds=lambda bucket: _feeds(vectorized, bucket),
-        outputs=[entry.name for entry in signature.outputs],
+        outputs=[*(entry.name for entry in signature.outputs), *signature.length_outputs],
         progress=lambda done, total: report("measure", done, total),
     )
     report("write", 0, 2)
@@ -148,7 +148,10 @@ def model_signature(vectorized: Vectorized) -> ModelSignature:
             TensorSignature(
                 name=output.name,
                 dtype=output.dtype.name,
-                shape=tuple(dim if isinstance(dim, int) else dim.name for dim in output.dims),
+                shape=tuple(
+                    output.length_names[index] if dim is None else dim if isinstance(dim, int) else dim.name
+                    for index, dim in enumerate(output.dims)
+                ),
             )
             for output in vectorized.outputs
         ),

@@ -44,8 +44,10 @@ def forms_of(vectorized: Vectorized) -> dict[Form, Any]:
     """Return the graph of every form of every bucket: as it is, and as a function that XLA must compile."""
     forms: dict[Form, Any] = {}
     # Strings live outside of XLA's types altogether.
-    with_xla = not any(spec.dtype == tf.string for spec in vectorized.function.inputs.values()) and not any(
-        output.dtype == tf.string for output in vectorized.outputs
+    with_xla = (
+        vectorized.is_for_xla
+        and not any(spec.dtype == tf.string for spec in vectorized.function.inputs.values())
+        and not any(output.dtype == tf.string for output in vectorized.outputs)
     )
     for control_flow, graphs in ((MASKED, vectorized.graphs), (PARTITIONED, vectorized.partitioned)):
         for bucket, graph in graphs.items():

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 #: The stages of a build in their order. ``queued``: waiting for its turn, said by the supervisor itself.
-STAGES = ("queued", "trace", "vectorize", "check", "measure", "write")
+STAGES = ("queued", "trace", "vectorize", "check", "derive", "measure", "write")
 
 #: A longer line is no event of ours.
 MAX_LINE_BYTES = 2**20

@@ -53,7 +53,7 @@ def check_served(
     how much memory they take together.
     """
     input_names = list(vectorized.function.inputs)
-    output_names = [output.name for output in vectorized.outputs]
+    output_names = [name for output in vectorized.outputs for name in (output.name, *output.length_names.values())]
     sessions: dict[tuple[str, int], list[tuple[Bucket, ExecutionMode]]] = {}
     for bucket, mode in chosen.items():
         sessions.setdefault((mode.executor, mode.intra_op_threads), []).append((bucket, mode))

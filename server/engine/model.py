@@ -10,6 +10,7 @@ import numpy as np
 
 from server.artifact import SAVED_MODEL_DIR, CompiledGraph, Manifest
 from server.batching import Batch, ExampleFailed, RowErrors, isolate
+from server.engine.answers import Answers, Outputs
 from server.engine.errors import ArtifactRefused, LoadFailed
 from server.engine.refusals import is_refusal, refusal_sentence
 from server.engine.staging import Staging
@@ -23,16 +24,20 @@ _WARM_CALLS = 2
 class GroupRunner:
     """All buckets of one entry point at one padded length. Used by one thread."""
 
-    def __init__(self, staging: Staging, calls: Mapping[int, Any], costs_s: Mapping[int, float]) -> None:
+    def __init__(
+        self, staging: Staging, calls: Mapping[int, Any], costs_s: Mapping[int, float], answers: Answers
+    ) -> None:
         self._staging = staging
+        self._answers = answers
         self._calls = calls
         #: Measured cost of each bucket, seconds: what the planner plans with.
         self.costs_s = costs_s
 
-    def run(self, batch: Batch) -> list[np.ndarray[Any, Any]]:
+    def run(self, batch: Batch) -> Outputs:
         """Execute a batch whose payloads are ``Rows``.
 
         Shapes: outputs in the signature's order, ``[bucket, *shape]`` each; rows from ``batch.n_rows`` on are padding.
+            An output whose size the graph tells is a list of ``batch.n_rows`` arrays.
         Errors: ExampleFailed if the graph refuses a value; what else TensorFlow raises.
         """
         try:
@@ -41,9 +46,9 @@ class GroupRunner:
             if is_refusal(error):
                 raise ExampleFailed(f"{batch.group.label} refuses an example: {refusal_sentence(error)}") from None
             raise
-        return self._staging.owned(outputs)
+        return self._answers.cut(self._staging.owned(outputs), batch.n_rows)
 
-    def run_isolated(self, batch: Batch, failure: ExampleFailed) -> tuple[list[np.ndarray[Any, Any]], RowErrors]:
+    def run_isolated(self, batch: Batch, failure: ExampleFailed) -> tuple[Outputs, RowErrors]:
         """Execute the rows of a batch that failed so that only the bad ones have no result.
 
         Shapes: as ``run``'s, ``[batch.n_rows, *shape]``; a bad row's values mean nothing.
@@ -51,7 +56,7 @@ class GroupRunner:
         """
         spans = [(item, row, row + 1) for item, start, stop in batch.spans for row in range(start, stop)]
 
-        def run(rows: Sequence[int]) -> list[np.ndarray[Any, Any]]:
+        def run(rows: Sequence[int]) -> Outputs:
             bucket = next(size for size in sorted(self._calls) if len(rows) <= size)
             part = Batch(
                 batch.id,
@@ -66,12 +71,16 @@ class GroupRunner:
             return self.run(part)
 
         found = isolate(range(batch.n_rows), failure, run)
-        outputs: list[np.ndarray[Any, Any]] = []
+        outputs: Outputs = []
         for rows, made in found.runs:
             if not outputs:
-                outputs = [np.zeros((batch.n_rows, *array.shape[1:]), array.dtype) for array in made]
-            for whole, array in zip(outputs, made, strict=True):
-                whole[list(rows)] = array[: len(rows)]
+                outputs = [_blank(values, batch.n_rows) for values in made]
+            for whole, values in zip(outputs, made, strict=True):
+                if isinstance(whole, list):
+                    for row, value in zip(rows, values, strict=True):
+                        whole[row] = value
+                else:
+                    whole[list(rows)] = values[: len(rows)]
         return outputs, RowErrors(found.errors)
 
     def warm(self) -> None:
@@ -87,6 +96,12 @@ class GroupRunner:
                     continue
                 except Exception as error:
                     raise LoadFailed(f"bucket {bucket} failed: {type(error).__name__}: {error}") from error
+
+
+def _blank(values: np.ndarray[Any, Any] | list[np.ndarray[Any, Any]], n_rows: int) -> Any:
+    if isinstance(values, list):
+        return [values[0][:0] if values[0].ndim else values[0]] * n_rows
+    return np.zeros((n_rows, *values.shape[1:]), values.dtype)
 
 
 class LoadedModel:
@@ -130,7 +145,7 @@ def _groups(
     from server.engine._session import GraphSession  # TensorFlow: the HTTP process answers before it is loaded
 
     names = Staging.names(manifest.signature)
-    outputs = [tensor.name for tensor in manifest.signature.outputs]
+    answers = Answers(manifest.signature)
     groups = {}
     for entry, graphs in manifest.entries.items():
         for lengths in dict.fromkeys(graph.lengths for graph in graphs):
@@ -141,13 +156,13 @@ def _groups(
                 try:
                     if key not in sessions:
                         sessions[key] = GraphSession(saved_model, executor=key[0], intra_op_threads=key[1])
-                    calls[graph.rows] = sessions[key].callable(graph.signature, inputs=names, outputs=outputs)
+                    calls[graph.rows] = sessions[key].callable(graph.signature, inputs=names, outputs=answers.names)
                 except KeyError as error:
                     raise ArtifactRefused(f"the artifact is incomplete: {error.args[0]}") from error
                 except Exception as error:
                     raise LoadFailed(f"{type(error).__name__}: {error}") from error
             staging = Staging(manifest.signature, lengths, [graph.rows for graph in kept])
-            runner = GroupRunner(staging, calls, {graph.rows: graph.cost_s for graph in kept})
+            runner = GroupRunner(staging, calls, {graph.rows: graph.cost_s for graph in kept}, answers)
             runner.warm()
             groups[entry, lengths] = runner
     return groups

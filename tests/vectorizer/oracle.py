@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from vectorizer import Vectorized, vectorize
+from vectorizer.trace import SINGLE_OUTPUT
 
 __all__ = ["BUCKETS", "N_ROWS", "check", "one_by_one", "spec"]
 
@@ -55,7 +56,9 @@ def check(
     expected = one_by_one(function, arrays)
     for n in n_rows:
         assert n <= len(expected), "the test gives too few examples"
-        got = _flat(vectorized(**{name: a[:n] for name, a in arrays.items()}))
+        answer = vectorized(**{name: a[:n] for name, a in arrays.items()})
+        # A single output is given bare: a list is its rows then.
+        got = [answer] if vectorized.function.output_names == (SINGLE_OUTPUT,) else _flat(answer)
         for index, output in enumerate(got):
             assert len(output) == n
             for row in range(n):

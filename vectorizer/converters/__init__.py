@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from vectorizer._pfor import Converter
+from typing import Any
+
+from vectorizer._pfor import Converter, NotForThese, stock_registry
 from vectorizer.converters import (
     bias,
     branches,
@@ -33,13 +35,14 @@ from vectorizer.converters import (
     suppression,
     windows,
 )
+from vectorizer.converters.differing import differing_sources
 
 __all__ = ["converters"]
 
 
 def converters() -> dict[str, Converter]:
     """Return every converter that replaces or adds to pfor's own, by op type."""
-    return {
+    fixed = {
         **bias.CONVERTERS,
         **branches.CONVERTERS,
         **colors.CONVERTERS,
@@ -66,3 +69,25 @@ def converters() -> dict[str, Converter]:
         **suppression.CONVERTERS,
         **windows.CONVERTERS,
     }
+    stock = stock_registry()
+    return {
+        **fixed,
+        **{
+            op_type: _first_of(fixed.get(op_type, stock.get(op_type)), source)
+            for op_type, source in differing_sources().items()
+        },
+    }
+
+
+def _first_of(fixed: Converter | None, source: Converter) -> Converter:
+    """Return a converter that gives a result of one size for all rows where it can, else one of differing length."""
+    if fixed is None:
+        return source
+
+    def convert(pfor_input: Any) -> Any:
+        try:
+            return fixed(pfor_input)
+        except NotForThese:
+            return source(pfor_input)
+
+    return convert

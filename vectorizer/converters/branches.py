@@ -36,7 +36,8 @@ from vectorizer._pfor import (
     wrap_list,
 )
 from vectorizer.converters.costly import is_costly
-from vectorizer.converters.lists import Content, as_list, lent, listed
+from vectorizer.converters.differing.outcomes import Outcome, outcome_of
+from vectorizer.converters.lists import Content, as_list, captured, lent, listed
 from vectorizer.converters.masks import masked, of_rows
 from vectorizer.converters.partitions import branch_sizes, first_rows
 from vectorizer.converters.raising import can_raise
@@ -71,7 +72,8 @@ def _case(pfor_input: Any) -> Any:
 def _choose(pfor_input: Any, choice: Any, branches: Sequence[Any]) -> list[Any] | None:
     """Convert a choice between branches; None if their results can't be chosen between row by row."""
     inputs = [_unmasked(listed(value)) for value in pfor_input.inputs[1:]]
-    if not all(_is_choosable(output) for branch in branches for output in branch.outputs):
+    outputs = [output for branch in branches for output in branch.outputs]
+    if any(output.dtype == tf.resource or output.shape.rank is None for output in outputs):
         return None
     made = []
     conversions = []
@@ -79,29 +81,36 @@ def _choose(pfor_input: Any, choice: Any, branches: Sequence[Any]) -> list[Any] 
         tried, converted = _tried(pfor_input, branch, inputs)
         made.append(tried)
         conversions.append(converted)
-    forms = [_form(pfor_input, [tried[index] for tried in made]) for index in range(len(pfor_input.outputs))]
+    outcome = outcome_of(pfor_input.outputs, made)
+    if outcome is None:
+        return None
+    forms = _forms(pfor_input, outcome, made)
     if choice.is_stacked:
         results: list[tf.Tensor] | None = None
         for number, branch in enumerate(branches):
             takes = tf.equal(choice.t, number)
-            new = _run_branch(pfor_input, branch, inputs, takes, forms, conversions[number])
+            new = _run_branch(pfor_input, branch, inputs, takes, outcome, forms, conversions[number])
             results = (
                 new
                 if results is None
                 else [form.chosen(takes, *pair) for form, *pair in zip(forms, new, results, strict=True)]
             )
         assert results is not None, "a choice has branches"
-        return [form.wrapped(result, is_stacked=True) for form, result in zip(forms, results, strict=True)]
+        return outcome.together(
+            [form.wrapped(result, is_stacked=True) for form, result in zip(forms, results, strict=True)]
+        )
 
     def run(branch: Any) -> list[tf.Tensor]:
-        converted = convert_body(pfor_input, branch, inputs)
+        converted = outcome.apart(convert_body(pfor_input, branch, inputs), pfor_input)
         return [form.flat(value, is_stacked=form.is_stacked) for form, value in zip(forms, converted, strict=True)]
 
-    outputs = tf.switch_case(choice.t, [lambda branch=branch: run(branch) for branch in branches])
-    return [
-        form.wrapped(output, is_stacked=form.is_stacked)
-        for form, output in zip(forms, _listed(outputs, forms), strict=True)
-    ]
+    taken = tf.switch_case(choice.t, [lambda branch=branch: run(branch) for branch in branches])
+    return outcome.together(
+        [
+            form.wrapped(output, is_stacked=form.is_stacked)
+            for form, output in zip(forms, _listed(taken, forms), strict=True)
+        ]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +146,11 @@ class _Form:
         return tf.zeros([self.content.n, self.rows, *self.content.element], self.content.dtype)
 
 
+def _forms(pfor_input: Any, outcome: Outcome, made: Sequence[Sequence[Any]]) -> list[_Form]:
+    padded = _Form(pfor_input, rows_of(pfor_input), True, None)
+    return [padded if index is None else _form(pfor_input, [tried[index] for tried in made]) for index in outcome.plain]
+
+
 def _form(pfor_input: Any, made: Sequence[Any]) -> _Form:
     rows = rows_of(pfor_input)
     if made[0].t.dtype != tf.variant:
@@ -163,6 +177,7 @@ def _run_branch(
     branch: Any,
     inputs: Sequence[Any],
     takes: tf.Tensor,
+    outcome: Outcome,
     forms: Sequence[_Form],
     conversions: Sequence[Any],
 ) -> list[tf.Tensor]:
@@ -177,14 +192,14 @@ def _run_branch(
             lender = borrowed(takes)
             given = [lent(value, lender) for value in inputs]
         with masked(takes):
-            made = convert_body(pfor_input, branch, given)
+            made = outcome.apart(convert_body(pfor_input, branch, given), pfor_input)
             return [form.flat(value, is_stacked=True) for form, value in zip(forms, made, strict=True)]
 
     if len(conversions) <= _CHEAP_OPS and not is_costly_branch and not may_fail:
         return run()
 
     def skip() -> list[tf.Tensor]:
-        return [form.nothing(output) for form, output in zip(forms, branch.outputs, strict=True)]
+        return [form.nothing(spec) for form, spec in zip(forms, outcome.specs, strict=True)]
 
     def run_few(n: int) -> list[tf.Tensor]:
         places = first_rows(takes, n)
@@ -194,7 +209,7 @@ def _run_branch(
             places = tf.gather(places, borrowed(taken))
             taken = tf.gather(takes, places)
         with of_rows(places), masked(taken):
-            made = convert_body(few, branch, [lent(value, places) for value in inputs])
+            made = outcome.apart(convert_body(few, branch, [lent(value, places) for value in inputs]), few)
             rows = [
                 replace(form, pfor_input=few, rows=n).flat(value, is_stacked=True)
                 for form, value in zip(forms, made, strict=True)
@@ -207,8 +222,8 @@ def _run_branch(
     n_taking = tf.reduce_sum(tf.cast(takes, tf.int32))
     made = run
     for n in branch_sizes(rows_of(pfor_input)) if is_costly_branch else ():
-        made = _either(n_taking <= n, partial(run_few, n), made, branch.outputs)
-    return _either(n_taking > 0, made, skip, branch.outputs)()
+        made = _either(n_taking <= n, partial(run_few, n), made, forms)
+    return _either(n_taking > 0, made, skip, forms)()
 
 
 def _either(
@@ -221,16 +236,8 @@ def _tried(pfor_input: Any, branch: Any, inputs: Sequence[Any]) -> tuple[list[An
     """Convert a branch for a look: what it makes, and what was converted."""
     conversions: list[Any] = []
     with scratch_graph(conversions) as graph:
-        inside = [
-            wrap(graph.capture(value.t), stacked=value.is_stacked) if list_content(value) is None else value
-            for value in inputs
-        ]
-        made = convert_body(pfor_input, branch, inside)
+        made = convert_body(pfor_input, branch, [captured(value, graph) for value in inputs])
     return made, conversions
-
-
-def _is_choosable(output: Any) -> bool:
-    return bool(output.dtype != tf.resource and output.shape.is_fully_defined())
 
 
 def _listed(outputs: Any, like: Sequence[Any]) -> list[tf.Tensor]:

@@ -13,13 +13,13 @@ import tensorflow as tf
 from vectorizer._pfor import Converter, not_for_these, same_op, stacked, wrap
 from vectorizer.converters.folding import batch_folding, reshape_to, sizes, unfolded
 
-__all__ = ["CONVERTERS"]
+__all__ = ["CONVERTERS", "bounded"]
 
 
 def _bincount(pfor_input: Any) -> Any:
     values, size, weights = pfor_input.inputs
     op = pfor_input.op
-    n_bins = _bounded(op.inputs[1]) if size.is_stacked else size.t
+    n_bins = bounded(op.inputs[1]) if size.is_stacked else size.t
     if n_bins is None:
         not_for_these(
             "the number of bins, and so the size of the result, differs from row to row; give minlength and "
@@ -44,10 +44,10 @@ def _bincount(pfor_input: Any) -> Any:
     return wrap(unfolded(counts, rows) if keeps_matrix else counts, stacked=True)
 
 
-def _bounded(size: tf.Tensor) -> int | None:
+def bounded(size: tf.Tensor) -> int | None:
     """Return a size that depends on the example only in form: at least one constant, and at most the same."""
     if size.op.type in ("Cast", "Identity"):
-        return _bounded(size.op.inputs[0])
+        return bounded(size.op.inputs[0])
     if size.op.type != "Minimum":
         return None
     for most, rest in (size.op.inputs, reversed(size.op.inputs)):

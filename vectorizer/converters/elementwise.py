@@ -1,4 +1,4 @@
-"""Functions of single elements that pfor has no converter for; Bitcast, EuclideanNorm, Range, audio features."""
+"""Functions of single elements that pfor has no converter for; Bitcast, EuclideanNorm, audio features."""
 
 from __future__ import annotations
 
@@ -55,13 +55,6 @@ def _euclidean_norm(pfor_input: Any) -> Any:
     return wrap(tf.raw_ops.EuclideanNorm(input=value, axis=moved, keep_dims=keep), stacked=True)
 
 
-def _range(_pfor_input: Any) -> Any:
-    not_for_these(
-        "its length may differ from row to row; make the largest range, which all rows share, and mask it, or add the "
-        "start of each row to tf.range of a constant"
-    )
-
-
 def _spectrogram(pfor_input: Any) -> Any:
     """Shapes: [rows, samples, channels] -> [rows, channels, windows, frequencies]. Channels are independent."""
     audio = pfor_input.stacked_input(0)
@@ -88,6 +81,5 @@ CONVERTERS: dict[str, Converter] = {
     "PopulationCount": _one_operand,
     "PreventGradient": _one_operand,
     "RandomGammaGrad": _broadcast,
-    "Range": _range,
     "Snapshot": _one_operand,
 }

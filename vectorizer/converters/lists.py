@@ -25,17 +25,20 @@ import tensorflow as tf
 from vectorizer._pfor import (
     Converter,
     constant_of,
+    differing,
     list_content,
     rows_of,
     stacked,
     stock_registry,
     wrap,
+    wrap_differing,
     wrap_list,
 )
 from vectorizer.converters.masks import current_mask, valid_index
 from vectorizer.converters.rows import rows_where
+from vectorizer.differing import Differing
 
-__all__ = ["CONVERTERS", "Content", "as_list", "lent", "listed"]
+__all__ = ["CONVERTERS", "Content", "as_list", "captured", "lent", "listed"]
 
 _GROWS = (
     "a TensorArray that grows must be seen to end at one length for all examples. Give it its largest size, "
@@ -98,12 +101,26 @@ def listed(value: Any) -> Any:
 
 def lent(value: Any, lender: tf.Tensor) -> Any:
     """Return a value with the rows that others may compute on."""
-    content = list_content(value)
+    content, differs = list_content(value), differing(value)
+    if differs is not None:
+        lengths = tuple(None if length is None else tf.gather(length, lender) for length in differs.lengths)
+        return wrap_differing(Differing(tf.gather(differs.dense, lender), lengths))
     if content is None:
         return wrap(tf.gather(value.t, lender), stacked=True) if value.is_stacked else value
     if not content.per_row:
         return value
     return wrap_list(content.with_dense(tf.gather(content.dense, lender, axis=1)))
+
+
+def captured(value: Any, graph: Any) -> Any:
+    """Return a value of the surroundings as one of a scratch graph."""
+    differs = differing(value)
+    if list_content(value) is not None:
+        return value
+    if differs is None:
+        return wrap(graph.capture(value.t), stacked=value.is_stacked)
+    lengths = tuple(None if length is None else graph.capture(length) for length in differs.lengths)
+    return wrap_differing(Differing(graph.capture(differs.dense), lengths))
 
 
 def _shared(handle: tf.Tensor) -> Content | None:

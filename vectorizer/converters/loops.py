@@ -35,6 +35,7 @@ from vectorizer._pfor import (
     at_rows,
     called_graph,
     convert_body,
+    differing,
     list_content,
     rows_of,
     scratch_graph,
@@ -44,7 +45,7 @@ from vectorizer._pfor import (
     wrap_list,
 )
 from vectorizer.converters.costly import is_costly
-from vectorizer.converters.lists import Content, as_list, lent, listed
+from vectorizer.converters.lists import Content, as_list, captured, lent, listed
 from vectorizer.converters.masks import masked, of_rows
 from vectorizer.converters.partitions import first_rows, loop_sizes
 from vectorizer.converters.raising import raising_ops
@@ -52,6 +53,11 @@ from vectorizer.converters.rows import borrowed, elements_where, rows_at, rows_p
 from vectorizer.converters.trips import Trips, passed, same, trips_of, writes_of
 
 __all__ = ["CONVERTERS"]
+
+_CHANGES = (
+    "a value whose length differs from example to example can be read in a loop, but not be a loop variable, nor stand "
+    "beside one that changes its shape; carry a tensor of its largest size and the number of valid elements"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,8 @@ class _Loop:
         """Rows of different shapes can't share a tensor, and lists need a known length."""
         for index in self._changing:
             given, made = self._body.inputs[index], self._body.outputs[index]
+            if differing(self._inputs[index]):
+                raise NotImplementedError(_CHANGES)
             if made.dtype == tf.variant:
                 if list_content(self._inputs[index]) is None:
                     return False
@@ -111,7 +119,7 @@ class _Loop:
         plan = self._plan()
         values = [
             wrap(stacked(value, self._pfor_input), stacked=True)
-            if is_stacked and list_content(value) is None
+            if is_stacked and list_content(value) is None and not differing(value)
             else value
             for value, is_stacked in zip(self._inputs, plan.stacked, strict=True)
         ]
@@ -157,8 +165,9 @@ class _Loop:
                     if list_content(value) is not None:
                         values.append(wrap_list(replace(lists[index], origin=index)) if index in lists else value)
                         continue
-                    inside = wrap(graph.capture(value.t), stacked=value.is_stacked)
-                    values.append(wrap(stacked(inside, self._pfor_input), stacked=True) if wanted else inside)
+                    inside = captured(value, graph)
+                    is_own = wanted and not differing(value)
+                    values.append(wrap(stacked(inside, self._pfor_input), stacked=True) if is_own else inside)
                 cond = convert_body(self._pfor_input, self._cond, values)[0]
                 made = convert_body(self._pfor_input, self._body, values)
             made_lists = {index: _made_list(made[index], content) for index, content in lists.items()}
@@ -383,6 +392,8 @@ def _while(pfor_input: Any) -> Any:
     loop = _Loop(pfor_input)
     if loop.is_maskable():
         return loop.convert()
+    if any(differing(value) for value in pfor_input.inputs):
+        raise NotImplementedError(_CHANGES)
     if any(list_content(value) is not None for value in pfor_input.inputs):
         raise NotImplementedError("tensors in the loop change their shape, which a TensorArray in it can't follow")
     return stock_registry()["While"](pfor_input)

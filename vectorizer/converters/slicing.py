@@ -1,8 +1,8 @@
 """Slices that begin elsewhere in each row: StridedSlice (``x[i]``, ``x[i : i + 3]``), its derivative, and Slice.
 
 pfor loops over the rows or fails. What all rows agree on is sliced first, once; each dimension in which they differ
-becomes a gather. Rows are one tensor, so that a slice must have the same size in each of them: ``tf.slice`` says its
-size, and for ``x[i : i + 3]`` it is found by comparing how the two ends were computed. Where an index is out of
+becomes a gather. Here a slice has the same size in each row: ``tf.slice`` says its size, and for ``x[i : i + 3]`` it is
+found by comparing how the two ends were computed. Any other is for ``differing/slices.py``. Where an index is out of
 range, or the slice of a row is shorter because TensorFlow cuts it at the end of ``x``, the row fails.
 """
 
@@ -19,7 +19,7 @@ from vectorizer.converters.expressions import constant_difference
 from vectorizer.converters.folding import reshape_to, sizes
 from vectorizer.converters.stacking import numbered, repeated
 
-__all__ = ["CONVERTERS"]
+__all__ = ["CONVERTERS", "bit", "entries", "placed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +85,14 @@ def _planned(pfor_input: Any, rank: int | None) -> _Plan:
     n_entries = op.inputs[1].shape[0]
     if rank is None or n_entries is None:
         not_for_these("the number of dimensions is not known")
-    begins, ends, steps = (_entries(op.inputs[index]) for index in (1, 2, 3))
+    begins, ends, steps = (entries(op.inputs[index]) for index in (1, 2, 3))
 
     fixed: list[slice] = []
     moving: list[_Moving] = []
     shrunk: list[int] = []
     new: list[int] = []
     n_out = 0
-    for entry in _placed(op, rank, n_entries):
+    for entry in placed(op, rank, n_entries):
         if entry is None or entry == "new":
             if entry == "new":
                 new.append(n_out)
@@ -104,11 +104,11 @@ def _planned(pfor_input: Any, rank: int | None) -> _Plan:
         step = steps[entry]
         if step is None:
             not_for_these("the stride is not a constant")
-        has_begin = not _bit(op, "begin_mask", entry)
-        has_end = not _bit(op, "end_mask", entry)
+        has_begin = not bit(op, "begin_mask", entry)
+        has_end = not bit(op, "end_mask", entry)
         first, last = begins[entry], ends[entry]
         fixed.append(slice(None))
-        if _bit(op, "shrink_axis_mask", entry):
+        if bit(op, "shrink_axis_mask", entry):
             shrunk.append(dim)
             if first is None:
                 moving.append(_Moving(dim=dim, begin=begin.t[..., entry], end=None, stride=1, count=1))
@@ -140,7 +140,7 @@ def _slice(pfor_input: Any) -> Any:
     rank = op.inputs[0].shape.rank
     if rank is None:
         not_for_these("the number of dimensions is not known")
-    begins, counts = _entries(op.inputs[1]), _entries(op.inputs[2])
+    begins, counts = entries(op.inputs[1]), entries(op.inputs[2])
     fixed: list[slice] = []
     moving: list[_Moving] = []
     for dim in range(rank):
@@ -166,7 +166,7 @@ def _check_fixed(op: Any, dim: int, first: int, count: int) -> None:
         not_for_these(f"the size of dimension {dim} is not known to hold the slice")
 
 
-def _entries(vector: tf.Tensor) -> list[int | None]:
+def entries(vector: tf.Tensor) -> list[int | None]:
     """Return the entries of a vector of the function that are constants."""
     known = tf.get_static_value(vector, partial=True)
     if known is None:
@@ -174,17 +174,17 @@ def _entries(vector: tf.Tensor) -> list[int | None]:
     return [None if one is None else int(one) for one in np.asarray(known, object)]
 
 
-def _bit(op: Any, mask: str, entry: int) -> bool:
+def bit(op: Any, mask: str, entry: int) -> bool:
     return bool(op.get_attr(mask) >> entry & 1)
 
 
-def _placed(op: Any, rank: int, n_entries: int) -> list[Any]:
+def placed(op: Any, rank: int, n_entries: int) -> list[Any]:
     """Return what each dimension comes from: an entry's number, None for all of it, or ``new``."""
     kinds: list[Any] = []
     for entry in range(n_entries):
-        if _bit(op, "ellipsis_mask", entry):
+        if bit(op, "ellipsis_mask", entry):
             kinds.append(...)
-        elif _bit(op, "new_axis_mask", entry):
+        elif bit(op, "new_axis_mask", entry):
             kinds.append("new")
         else:
             kinds.append(entry)

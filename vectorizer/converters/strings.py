@@ -1,7 +1,7 @@
 """Strings, and tables that look them up: most of their ops take each element by itself, and so the rows too.
 
-Left out: ops whose result has another length for each string (StringSplit, DecodeRaw, UnicodeDecode), which rows can't
-be stacked of; DecodePaddedRaw has the same length for all.
+Ops whose result has another length for each string (StringSplit, DecodeRaw, UnicodeDecode) are in
+``differing/strings.py``.
 """
 
 from __future__ import annotations

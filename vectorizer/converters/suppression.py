@@ -5,8 +5,8 @@ steps stand in the graph one after another, as many as boxes can be picked, so t
 rounding are those of the CPU kernel (non_max_suppression_op.cc): of equal scores the first, and overlaps from the
 same products and quotients in float32, so that the same boxes are picked.
 
-An op whose result is as long as the number of boxes that were picked has no batched form: rows differ in length.
-Padded to ``max_output_size`` they don't. (tf.image.non_max_suppression_padded is no op: it is loops of TensorFlow's
+Rows pick different numbers of boxes. Padded to ``max_output_size``, as the op can do itself, all are of one size; else
+the result is one of differing length. (tf.image.non_max_suppression_padded is no op: it is loops of TensorFlow's
 own, and they are vectorized as loops.)
 """
 
@@ -17,21 +17,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from vectorizer._pfor import Converter, not_for_these, stacked, wrap
+from vectorizer._pfor import Converter, not_for_these, stacked, wrap, wrap_differing
 from vectorizer.converters.folding import batch_folding, sizes
+from vectorizer.differing import Differing
 
 __all__ = ["CONVERTERS"]
 
 #: Each step adds about 25 nodes to the graph.
 _MOST_STEPS = 200
-_PAD = (
-    "rows pick different numbers of boxes; use tf.raw_ops.NonMaxSuppressionV4 with pad_to_max_output_size=True "
-    "and the number of valid ones that it returns"
-)
-
-
-def _refuse(_pfor_input: Any) -> Any:
-    not_for_these(_PAD)
+_NEVER_PADDED = frozenset({"NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3"})
 
 
 def _constant(pfor_input: Any, index: int) -> Any:
@@ -73,10 +67,11 @@ class _Boxes:
 
 def _pick(pfor_input: Any, *, with_scores: bool) -> Any:
     """Shapes: boxes [rows, boxes, 4], scores [rows, boxes] -> indices [rows, k], (scores [rows, k],) number [rows]."""
-    if not pfor_input.get_attr("pad_to_max_output_size"):
-        not_for_these(_PAD)
+    op_type = pfor_input.op_type
     n_wanted = int(_constant(pfor_input, 2))
-    iou_limit = _constant(pfor_input, 3)
+    iou_limit = (
+        pfor_input.get_attr("iou_threshold") if op_type == "NonMaxSuppression" else float(_constant(pfor_input, 3))
+    )
     if not 0 <= iou_limit <= 1:
         not_for_these(f"iou_threshold must be in [0, 1], not {iou_limit}")
     if with_scores and _constant(pfor_input, 5) != 0:
@@ -85,8 +80,7 @@ def _pick(pfor_input: Any, *, with_scores: bool) -> Any:
     n_boxes = sizes(scores)[1]
     if not isinstance(n_boxes, int) or min(n_wanted, n_boxes) > _MOST_STEPS:
         not_for_these(f"boxes are picked one after another, at most {_MOST_STEPS}; lower max_output_size")
-    limit = pfor_input.input(4)
-    score_limit = limit.t[:, tf.newaxis] if limit.is_stacked else limit.t
+    score_limit = _score_limit(pfor_input, scores.dtype)
     lowest = tf.constant(-np.inf, scores.dtype)
     boxes = _Boxes(corners)
 
@@ -109,21 +103,28 @@ def _pick(pfor_input: Any, *, with_scores: bool) -> Any:
         # The kernel multiplies by 0 for an overlap that is not a number.
         weighed = order * 0
         order = tf.where(tf.math.is_nan(overlap) & (order > 0), tf.where(weighed > score_limit, weighed, lowest), order)
-    n_missing = max(n_wanted - n_boxes, 0)
+    picked = [(indices, tf.int32), *([(picked_scores, scores.dtype)] if with_scores else [])]
+    if op_type in _NEVER_PADDED or not pfor_input.get_attr("pad_to_max_output_size"):
+        # One place at least, as in all values of differing length.
+        made = [tf.stack(values, -1) if values else tf.zeros([rows, 1], dtype) for values, dtype in picked]
+        results = [wrap_differing(Differing(value, (n_picked,))) for value in made]
+    else:
+        made = [tf.stack(values, -1) if values else tf.zeros([rows, 0], dtype) for values, dtype in picked]
+        n_missing = max(n_wanted - n_boxes, 0)
+        results = [wrap(tf.pad(value, [(0, 0), (0, n_missing)]), stacked=True) for value in made]
+    return results if op_type in _NEVER_PADDED else [*results, wrap(n_picked, stacked=True)]
 
-    def padded(values: list[tf.Tensor], dtype: tf.DType) -> Any:
-        joined = tf.stack(values, -1) if values else tf.zeros([rows, 0], dtype)
-        return wrap(tf.pad(joined, [(0, 0), (0, n_missing)]), stacked=True)
 
-    scored = [padded(picked_scores, scores.dtype)] if with_scores else []
-    return [padded(indices, tf.int32), *scored, wrap(n_picked, stacked=True)]
+def _score_limit(pfor_input: Any, dtype: tf.DType) -> tf.Tensor:
+    if pfor_input.op_type in ("NonMaxSuppression", "NonMaxSuppressionV2"):
+        return tf.constant(dtype.min, dtype)
+    limit = pfor_input.input(4)
+    return limit.t[:, tf.newaxis] if limit.is_stacked else limit.t
 
 
 CONVERTERS: dict[str, Converter] = {
     "CombinedNonMaxSuppression": batch_folding({0, 1}),
-    "NonMaxSuppression": _refuse,
-    "NonMaxSuppressionV2": _refuse,
-    "NonMaxSuppressionV3": _refuse,
+    **dict.fromkeys(sorted(_NEVER_PADDED), lambda pfor_input: _pick(pfor_input, with_scores=False)),
     "NonMaxSuppressionV4": lambda pfor_input: _pick(pfor_input, with_scores=False),
     "NonMaxSuppressionV5": lambda pfor_input: _pick(pfor_input, with_scores=True),
 }

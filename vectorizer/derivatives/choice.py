@@ -99,6 +99,11 @@ def _choose(
 ) -> Choice:
     where = f"{function.name}: {derivative.kind}"
     index = _output_index(derivative, outputs, where)
+    if None in outputs[index].dims:
+        raise DeclarationError(
+            f"{where}: the size of output {outputs[index].name!r} depends on the example; reduce it, or cut or pad it "
+            "to a fixed size"
+        )
     inputs = _input_sources(function, axes)
     if derivative.kind == "vjp" and COTANGENT in function.inputs:
         raise DeclarationError(f"{where}: the function's own input {COTANGENT!r} is in the way; rename it")
@@ -137,7 +142,7 @@ def _output_index(derivative: Derivative, outputs: Sequence[Output], where: str)
         raise DeclarationError(f"{where}: there is no output {derivative.output!r}; {there}")
     if derivative.output not in [output.name for output in able]:
         output = outputs[names.index(derivative.output)]
-        dims = [dim if isinstance(dim, int) else dim.name for dim in output.dims]
+        dims = [dim.name if isinstance(dim, Axis) else "differs" if dim is None else dim for dim in output.dims]
         raise DeclarationError(f"{where}: output {output.name!r} is {output.dtype.name}{dims}; {there}{instead}")
     return names.index(derivative.output)
 

@@ -127,6 +127,7 @@ def _compile(choice: Choice, base: Vectorized, setting: Setting) -> Vectorized:
         refused=tuple(refused),
         certificate=certificate,
         bare=choice.bare,
+        is_for_xla=base.is_for_xla,
     )
 
 
@@ -150,14 +151,14 @@ def _plan(choice: Choice, body: ExampleFunction, axes: Sequence[Axis], lengths: 
     def shape(dims: Sequence[int | Axis]) -> tuple[int, ...]:
         return tuple(dim if isinstance(dim, int) else size_of[dim.name] for dim in dims)
 
-    single = pullback_body(body, choice, shape=shape(choice.output.dims))
+    single = pullback_body(body, choice, shape=shape(choice.output.known_dims))
     differentiated = {
-        "jacobian": [choice.output.dims],
+        "jacobian": [choice.output.known_dims],
         "hessian": [source.dims for source in choice.sources],
     }.get(choice.kind, [])
     n_elements = sum(int(np.prod(shape(dims), dtype=np.int64)) for dims in differentiated) if differentiated else 1
     return _Plan(
-        shape=shape(choice.output.dims),
+        shape=shape(choice.output.known_dims),
         n_elements=max(1, n_elements),
         max_parallel=choice.max_parallel or default_parallel(pullback_bytes(body.graph, single.graph)),
         n_loops=count_loops(single.graph.as_graph_def()),

@@ -113,24 +113,6 @@ def test_combined_over_classes(*, pad_per_class: bool) -> None:
 
 
 INPUTS = {"b": spec(N_BOXES, 4), "s": spec(N_BOXES)}
-REFUSED: dict[str, tuple[Any, str]] = {
-    "NonMaxSuppressionV3": (
-        lambda b, s: tf.size(tf.image.non_max_suppression(b, s, 5)),
-        "use tf.raw_ops.NonMaxSuppressionV4 with pad",
-    ),
-    "NonMaxSuppressionV4": (lambda b, s: picked(b, s, pad=False)[1], "use tf.raw_ops.NonMaxSuppressionV4 with pad"),
-    "NonMaxSuppressionV5": (
-        lambda b, s: tf.size(tf.image.non_max_suppression_with_scores(b, s, 5, soft_nms_sigma=0.5)[0]),
-        "use tf.raw_ops.NonMaxSuppressionV4 with pad",
-    ),
-}
-
-
-@pytest.mark.parametrize("op", REFUSED)
-def test_results_of_differing_lengths_are_refused_with_the_form_that_has_a_fixed_one(op: str) -> None:
-    function, hint = REFUSED[op]
-    with pytest.raises(LoopedOpError, match=f"op {op} .*{hint}"):
-        vectorize(function, inputs=INPUTS, buckets=(2,))
 
 
 def test_soft_suppression_is_refused_by_name() -> None:
