@@ -2,16 +2,19 @@
 
 The difference of two nearly equal huge numbers, or a sine of one, is made of rounding errors alone: the function gives
 another answer for an input that is the same to all but the last digits, and so may a batched kernel, which rounds in
-another order.
+another order. And where values are ordered or cast to integers, each of TensorFlow's kernels treats not-a-number in its
+own way: relu alone keeps it, fused into the convolution before it makes it 0, and which of them runs is the graph
+optimizer's choice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from vectorizer.effects import walk_ops
 from vectorizer.parity import difference
 from vectorizer.probes import Probe, as_array
 from vectorizer.trace import ExampleFunction
@@ -23,8 +26,46 @@ _N_ULPS = 4
 _N_TRIALS = 3
 
 
-def is_unstable(function: ExampleFunction, probe: Probe, output: int, tolerance: float) -> bool:
-    """Return True if a change of the last digits of the inputs moves the function's own answer beyond tolerance."""
+#: Ops whose kernels differ in what they make of not-a-number.
+_ORDERING = frozenset(
+    {
+        "ArgMax",
+        "ArgMin",
+        "ClipByValue",
+        "Elu",
+        "InTopKV2",
+        "LeakyRelu",
+        "Max",
+        "MaxPool",
+        "MaxPool3D",
+        "MaxPoolV2",
+        "MaxPoolWithArgmax",
+        "Maximum",
+        "Min",
+        "Minimum",
+        "NonMaxSuppressionV3",
+        "NonMaxSuppressionV4",
+        "NonMaxSuppressionV5",
+        "Relu",
+        "Relu6",
+        "SegmentMax",
+        "SegmentMin",
+        "Selu",
+        "TopKV2",
+        "UnsortedSegmentMax",
+        "UnsortedSegmentMin",
+    }
+)
+
+
+def is_unstable(function: ExampleFunction, probe: Probe, output: int, have: np.ndarray, tolerance: float) -> bool:
+    """Return True if an extreme probe's answer says nothing: ``have``, the batch's, need not be the function's.
+
+    That is so if a change of the inputs' last digits moves the function's own answer beyond tolerance, or if values
+    that are no finite numbers meet an op that orders or casts them.
+    """
+    if _is_undefined(function, probe, (probe.answers[output], have)):
+        return True
     for nearby in _nearby(probe.example):
         try:
             answer = as_array(function(nearby)[output])
@@ -33,6 +74,17 @@ def is_unstable(function: ExampleFunction, probe: Probe, output: int, tolerance:
         if difference(probe.answers[output], answer, tolerance=tolerance).is_far:
             return True
     return False
+
+
+def _is_undefined(function: ExampleFunction, probe: Probe, answers: Sequence[np.ndarray]) -> bool:
+    """Infinities count too: their difference is not a number. A cast to integers has limits besides."""
+    floats = [value for value in (*probe.example.values(), *answers) if value.dtype.kind in "fcV"]
+    is_finite = all(bool(np.isfinite(value).all()) for value in floats)
+    return any(
+        (op.type in _ORDERING and not is_finite)
+        or (op.type == "Cast" and op.inputs[0].dtype.is_floating and op.outputs[0].dtype.is_integer)
+        for op in walk_ops(function.graph)
+    )
 
 
 def _nearby(example: Mapping[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:

@@ -112,7 +112,11 @@ class _Judge:
             tolerance = output.tolerance(self.tolerance)
             want, have = probe.answers[index], answers[index]
             found = difference(want, have, tolerance=tolerance)
-            if found.is_far and probe.kind is ProbeKind.EXTREME and is_unstable(self.function, probe, index, tolerance):
+            if (
+                found.is_far
+                and probe.kind is ProbeKind.EXTREME
+                and is_unstable(self.function, probe, index, have, tolerance)
+            ):
                 self.unstable.add(id(probe))
                 continue
             self._differences.setdefault(output.name, []).append(found)

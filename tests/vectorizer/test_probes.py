@@ -93,6 +93,19 @@ def test_example_that_rounding_decides_is_left_out_and_a_clear_difference_is_not
     assert all(record.n_unstable <= 5 for record in certificate.parity)
 
 
+def test_not_a_number_may_be_treated_as_the_optimizer_likes_where_values_are_ordered() -> None:
+    """A relu that is fused into the convolution before it makes 0 of it, and max_pool drops what another relu keeps."""
+    kernel = tf.Variable(tf.random.stateless_normal([3, 3, 1, 4], [1, 2]))
+
+    def network(x: tf.Tensor) -> tf.Tensor:
+        features = tf.nn.relu(tf.nn.conv2d(x[None], kernel, 1, "SAME") + tf.constant([0.1, 0.2, 0.3, 0.4]))
+        return tf.nn.max_pool2d(features, 2, 2, "VALID")[0]
+
+    (record,) = vectorize(network, inputs={"x": spec(8, 8, 1)}, buckets=(2,)).certificate.parity
+    assert record.outputs[0].max_relative < 1e-4
+    assert record.n_examples > 30 > record.n_unstable
+
+
 # Padding.
 
 _SEQUENCE = {"x": spec(None), "n": spec(dtype=tf.int32)}
