@@ -77,7 +77,7 @@ def _add_n(pfor_input: Any) -> Any:
 
 def _string_join(pfor_input: Any) -> Any:
     operands, lengths = aligned(pfor_input)
-    given = [stacked(value, pfor_input) for value in operands]
+    given = [value.t for value in operands]
     shape = tf.shape(given[0])
     for value in given[1:]:
         shape = tf.broadcast_dynamic_shape(shape, tf.shape(value))
