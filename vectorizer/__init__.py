@@ -44,7 +44,9 @@ from vectorizer.errors import (
     TraceError,
     VectorizerError,
 )
+from vectorizer.export import BatchedGraphs, export_saved_model, save_batched_graphs
 from vectorizer.lengths import Axis, Length
+from vectorizer.map_vectorized import map_vectorized
 from vectorizer.metagraph import MetaGraphSignature, has_objects, load_signature
 from vectorizer.saved_source import SavedSource, saved_source
 from vectorizer.source import SourceLines
@@ -59,6 +61,7 @@ __all__ = [
     "Axis",
     "BatchDimensionError",
     "BatchFunction",
+    "BatchedGraphs",
     "Bucket",
     "Certificate",
     "ConversionError",
@@ -86,12 +89,15 @@ __all__ = [
     "Vectorized",
     "VectorizerError",
     "check_rows_are_independent",
+    "export_saved_model",
     "gradient",
     "has_batch_dimension",
     "has_objects",
     "hessian",
     "jacobian",
     "load_signature",
+    "map_vectorized",
+    "save_batched_graphs",
     "saved_source",
     "trace_example",
     "vectorize",

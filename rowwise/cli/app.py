@@ -6,6 +6,7 @@ import typer
 
 from rowwise import __version__
 from rowwise.cli.certificate import certificate
+from rowwise.cli.export import export
 from rowwise.cli.models import models
 from rowwise.cli.predict import predict
 from rowwise.cli.register import register
@@ -53,6 +54,7 @@ app.command()(models)
 app.command()(predict)
 app.command()(certificate)
 app.command()(vectorize)
+app.command()(export)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from rowwise.version_status import Stage
 if TYPE_CHECKING:
     from server.build.declaration import Declaration
 
-__all__ = ["vectorize"]
+__all__ = ["declared", "vectorize"]
 
 
 def vectorize(
@@ -107,7 +107,7 @@ def _build(text: str, options: dict[str, Any], scratch: Path, view: Registration
     output.mkdir()
     try:
         build_artifact(
-            _declaration(load_target(text), options, scratch),
+            declared(load_target(text), options, scratch),
             output,
             name="vectorized",
             version=1,
@@ -119,7 +119,8 @@ def _build(text: str, options: dict[str, Any], scratch: Path, view: Registration
     return json.loads((output / CERTIFICATE_FILE).read_text()), json.loads((output / COSTS_FILE).read_text())
 
 
-def _declaration(target: Target, options: dict[str, Any], scratch: Path) -> Declaration:
+def declared(target: Target, options: dict[str, Any], scratch: Path) -> Declaration:
+    """Declare what a command line names. Errors: those of declaring; typer.BadParameter for its options."""
     from pydantic import ValidationError
 
     from rowwise._trace import inputs_of

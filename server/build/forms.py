@@ -14,6 +14,7 @@ import tensorflow as tf
 from server.artifact import PREDICT, ExecutionMode
 from server.build.declaration import Declaration
 from vectorizer import Bucket, Vectorized
+from vectorizer.resources import resources_of
 
 __all__ = ["Form", "forms_of", "save_forms"]
 
@@ -63,7 +64,8 @@ def save_forms(vectorized: Vectorized, declaration: Declaration, forms: Mapping[
     root.variables_of_the_function = list(vectorized.function.variables)
     resources = [t for t in vectorized.function.concrete.captured_inputs if t.dtype == tf.resource]
     if len(resources) > len(vectorized.function.variables):
-        root.owner = declaration.owner  # lookup tables and their files
+        # Lookup tables and their files: the loaded model's, or found where an imported function refers to them.
+        root.owner = declaration.owner or resources_of(declaration.function)
     tf.saved_model.save(root, str(path), signatures={form.signature: graph for form, graph in forms.items()})
 
 

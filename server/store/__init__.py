@@ -17,6 +17,7 @@ from server.store.errors import (
 )
 from server.store.records import State, VersionRecord
 from server.store.store import Store
+from server.store.stored import stored_artifact
 
 __all__ = [
     "Conflict",
@@ -34,4 +35,5 @@ __all__ = [
     "StoreUnwritable",
     "VersionNotFound",
     "VersionRecord",
+    "stored_artifact",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from server.artifact import Manifest
 from server.batching import Batch, CostTable, Group, Item
 from server.build.archive import extract_saved_model
 from server.build.compile import build_artifact
-from server.build.declaration import declaration_of_saved_model
+from server.build.declaration import declaration_of_function, declaration_of_saved_model
 from server.build.errors import SourceRefused
 from server.engine import LoadedModel
 from server.protocol import Rows
@@ -58,6 +59,30 @@ def test_archive_of_a_model_for_batches_is_built_and_served_by_the_example(tmp_p
         got = served(artifact, {"x": x[:bucket], "word": word[:bucket]}, bucket)
         for name, values in got.items():
             np.testing.assert_allclose(values, want[name][:bucket], rtol=1e-5, atol=1e-5)
+
+
+TABLE = tf.lookup.StaticHashTable(
+    tf.lookup.KeyValueTensorInitializer(["row", "wise"], tf.constant([1, 2], tf.int64)), default_value=-1
+)
+
+
+def looked_up(word: tf.Tensor) -> tf.Tensor:
+    return TABLE.lookup(word)
+
+
+def test_lookup_table_of_an_imported_function_is_saved_with_it(tmp_path: Path) -> None:
+    """Saving failed, as nothing owned the table that the graph reads."""
+    spec = ModelSpec.model_validate({"inputs": {"word": {"dtype": "string", "shape": []}}, "buckets": [1, 2]})
+    module = types.SimpleNamespace()
+    build_artifact(
+        declaration_of_function(looked_up, module, spec),
+        tmp_path,
+        name="words",
+        version=1,
+        report=lambda stage, done, total: None,
+    )
+    got = served(tmp_path, {"word": np.array([b"wise", b"?"], object)}, 2)
+    assert got["output"].tolist() == [2, -1]
 
 
 def test_batch_dimension_is_removed_because_the_registration_says_so(tmp_path: Path) -> None:
