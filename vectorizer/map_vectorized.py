@@ -20,6 +20,7 @@ from vectorizer.batched_graph import batched_graph
 from vectorizer.converters import converters as own_converters
 from vectorizer.effects import refuse_effects
 from vectorizer.errors import DeclarationError
+from vectorizer.hidden_loops import hidden_loops
 from vectorizer.strictness import refuse_looped
 from vectorizer.trace import trace_example
 from vectorizer.vectorized import Bucket
@@ -73,7 +74,8 @@ def map_vectorized(
     refuse_effects(function.graph, function.name, where=function.where)
     known = {**own_converters(), **(converters or {})}
     graph, log = batched_graph(function, Bucket(rows=batch_size), known)
-    refuse_looped(function, log, allow_looped)
+    hidden = hidden_loops(graph.graph.as_graph_def(), function.graph.as_graph_def(), log)
+    refuse_looped(function, {**hidden, **log.looped()}, allow_looped)
     structure = tf.nest.map_structure(lambda _: None, results[0])
 
     def mapped(*batch: Any) -> Any:
