@@ -96,6 +96,19 @@ def _any_rows(entry: BatchedGraphs) -> Any:
     return tf.function(any_rows, autograph=False).get_concrete_function(**specs)
 
 
+def _with_lengths(entry: BatchedGraphs) -> list[Output]:
+    """Return the outputs, and after them the true sizes of those that differ from row to row."""
+    graph = next(iter(entry.graphs.values()))
+    return [
+        *entry.outputs,
+        *(
+            Output(name=name, dtype=graph.structured_outputs[name].dtype, dims=())
+            for output in entry.outputs
+            for name in output.length_names.values()
+        ),
+    ]
+
+
 class _AnyRows:
     """One request's rows in the graph: how many there are, how long, and what each bucket makes of them."""
 
@@ -118,6 +131,7 @@ class _AnyRows:
         self._n = counts[0]
         self._sizes = sizes
         self._rows = sorted({bucket.rows for bucket in entry.graphs})
+        self._outputs = _with_lengths(entry)
         self._lengths = list(dict.fromkeys(bucket.lengths for bucket in entry.graphs))
 
     def answers(self) -> dict[str, tf.Tensor]:
@@ -125,7 +139,7 @@ class _AnyRows:
         largest = self._rows[-1]
         flat = tf.cond(self._n > largest, lambda: self._chunked(largest), lambda: self._in_one(self._inputs, self._n))
         answers = {}
-        for output, value in zip(self._entry.outputs, flat, strict=True):
+        for output, value in zip(self._outputs, flat, strict=True):
             value.set_shape([None, *(dim if isinstance(dim, int) else None for dim in output.dims)])
             answers[output.name] = value
         return answers
@@ -137,11 +151,13 @@ class _AnyRows:
         return list(tf.switch_case(index, branches))
 
     def _nothing(self) -> list[tf.Tensor]:
-        sizes = dict(zip((axis.name for axis in self._entry.axes), self._sizes, strict=True))
-        return [
-            tf.zeros([0, *(dim if isinstance(dim, int) else sizes[dim.name] for dim in output.dims)], output.dtype)
-            for output in self._entry.outputs
-        ]
+        return [tf.zeros([0, *map(self._size, output.dims)], output.dtype) for output in self._outputs]
+
+    def _size(self, dim: int | Axis | None) -> Any:
+        """Return how large a dimension of a result is in this request; 0 where each row has its own."""
+        if isinstance(dim, Axis):
+            return self._sizes[[axis.name for axis in self._entry.axes].index(dim.name)]
+        return dim or 0
 
     def _in_bucket(self, inputs: Mapping[str, tf.Tensor], n: tf.Tensor, rows: int) -> list[tf.Tensor]:
         padded = {
@@ -172,16 +188,15 @@ class _AnyRows:
             missing = tf.constant(shape) - tf.shape(inputs[name])
             widened = tf.pad(inputs[name], tf.stack([tf.zeros_like(missing), missing], axis=1)) if shape[1:] else None
             padded[name] = inputs[name] if widened is None else tf.ensure_shape(widened, shape)
-        sizes = dict(zip((axis.name for axis in self._entry.axes), self._sizes, strict=True))
         return [
-            value[(slice(None), *(slice(None if isinstance(dim, int) else sizes[dim.name]) for dim in output.dims))]
-            for output, value in zip(self._entry.outputs, self._call(self._entry.graphs[bucket], padded), strict=True)
+            value[(slice(None), *(slice(self._size(dim) if isinstance(dim, Axis) else None) for dim in output.dims))]
+            for output, value in zip(self._outputs, self._call(self._entry.graphs[bucket], padded), strict=True)
         ]
 
     def _call(self, graph: Any, inputs: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
         _, specs = graph.structured_input_signature
         results = graph(**{name: tf.ensure_shape(inputs[name], spec.shape) for name, spec in specs.items()})
-        return [results[output.name] for output in self._entry.outputs]
+        return [results[output.name] for output in self._outputs]
 
     def _chunked(self, largest: int) -> list[tf.Tensor]:
         """Run chunks of the largest bucket one after the other; the last is filled up."""
@@ -190,7 +205,7 @@ class _AnyRows:
             name: tf.concat([value, tf.repeat(value[:1], n_chunks * largest - self._n, axis=0)], axis=0)
             for name, value in self._inputs.items()
         }
-        arrays = [tf.TensorArray(output.dtype, size=n_chunks, infer_shape=False) for output in self._entry.outputs]
+        arrays = [tf.TensorArray(output.dtype, size=n_chunks, infer_shape=False) for output in self._outputs]
 
         def step(chunk: tf.Tensor, *written: tf.TensorArray) -> tuple[Any, ...]:
             first = chunk * largest

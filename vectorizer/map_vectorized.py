@@ -76,6 +76,11 @@ def map_vectorized(
     graph, log = batched_graph(function, Bucket(rows=batch_size), known)
     hidden = hidden_loops(graph.graph.as_graph_def(), function.graph.as_graph_def(), log)
     refuse_looped(function, {**hidden, **log.looped()}, allow_looped)
+    if graph.structured_outputs.keys() != set(function.output_names):
+        raise DeclarationError(
+            f"{function.name} returns tensors whose size differs from element to element, which have no place in a "
+            "batch: pad them in the function"
+        )
     structure = tf.nest.map_structure(lambda _: None, results[0])
 
     def mapped(*batch: Any) -> Any:

@@ -29,7 +29,7 @@ def export_artifact(artifact: Path, directory: Path) -> None:
             Output(
                 name=tensor.name,
                 dtype=tf.as_dtype(tensor.dtype),
-                dims=tuple(dim if isinstance(dim, int) else axes[dim] for dim in tensor.shape),
+                dims=tuple(axes.get(dim) if isinstance(dim, str) else dim for dim in tensor.shape),
             )
             for tensor in manifest.signature.outputs
         ),

@@ -119,6 +119,17 @@ def test_exported_model_of_variable_length_pads_and_cuts(tmp_path: Path) -> None
         loaded.signatures["serving_default"](x=tf.zeros([1, 7]), n=tf.constant([1]))
 
 
+def test_results_of_differing_sizes_are_padded_with_their_sizes_beside(tmp_path: Path) -> None:
+    vectorized = vectorize(lambda x: {"kept": tf.boolean_mask(x, x > 0)}, inputs={"x": spec(4)}, buckets=(2,))
+    export_saved_model(vectorized, tmp_path / "exported")
+    loaded = tf.saved_model.load(str(tmp_path / "exported"))
+    x = RNG.normal(size=(3, 4)).astype(np.float32)
+    got = loaded.signatures["serving_default"](x=tf.constant(x))
+    (lengths,) = (value.numpy() for name, value in got.items() if name != "kept")
+    for row, kept, length in zip(x, got["kept"].numpy(), lengths, strict=True):
+        np.testing.assert_array_equal(kept[:length], row[row > 0])
+
+
 def test_directory_that_holds_something_is_not_written_into(tmp_path: Path) -> None:
     (tmp_path / "something").write_text("")
     with pytest.raises(ValueError, match="is not empty"):

@@ -104,6 +104,12 @@ def test_random_op_whose_number_all_rows_would_share_is_refused() -> None:
         map_vectorized(tf.data.Dataset.range(5), lambda x: tf.random.uniform([]) + tf.cast(x, tf.float32), 2)
 
 
+def test_results_of_differing_sizes_are_refused() -> None:
+    dataset = tf.data.Dataset.from_tensor_slices(RNG.normal(size=(5, 4)).astype(np.float32))
+    with pytest.raises(DeclarationError, match="size differs from element to element"):
+        map_vectorized(dataset, lambda x: tf.boolean_mask(x, x > 0), 2)
+
+
 @pytest.mark.parametrize(
     ("dataset", "batch_size", "message"),
     [
