@@ -12,7 +12,6 @@ __all__ = ["PROBES"]
 X = {"x": spec(4)}
 IMAGE = {"x": spec(4, 4, 2)}
 KERNEL = tf.constant(0.1, shape=[2, 2, 2, 1])
-TABLE = tf.Variable(tf.reshape(tf.range(12.0), [4, 3]))
 
 
 def _nearest(x):
@@ -86,10 +85,6 @@ def kernel_of_own(x, kernel):
     return tf.nn.conv2d(x[None], kernel, 1, "SAME")[0]
 
 
-def row_of_own(i):
-    return tf.gather(TABLE, tf.clip_by_value(i, 0, 3))
-
-
 PROBES = [
     *(
         ProbeFunction(function=function, inputs=X)
@@ -102,5 +97,4 @@ PROBES = [
         for function in (depthwise, depthwise_in_a_loop, depthwise_in_a_branch, depthwise_in_a_function_called_twice)
     ),
     ProbeFunction(function=kernel_of_own, inputs={"x": spec(4, 4, 1), "kernel": spec(2, 2, 1, 1)}, stock=("Conv2D",)),
-    ProbeFunction(function=row_of_own, inputs={"i": spec(dtype=tf.int32)}, stock=("ResourceGather",)),
 ]
