@@ -183,7 +183,8 @@ def _loop_over_rows(pfor_input: Any, entry: Conversion, reason: str) -> Any:
     if any(t.dtype == tf.variant for t in (*op.outputs, *op.inputs)):
         raise NotImplementedError(f"{op.type} works on a tensor list and {reason}")
     registry = _registry()
-    if not registry.makes_differing(op.type) and not any(differing(given) for given in pfor_input.inputs):
+    may_differ = registry.makes_differing(op.type) and all(output.shape.rank is not None for output in op.outputs)
+    if not may_differ and not any(differing(given) for given in pfor_input.inputs):
         return _stock._fallback_converter(pfor_input, root_cause=reason)
     # TensorFlow's own loop stacks what each step gives, which must then have one shape.
     registry.keep_from_xla()
