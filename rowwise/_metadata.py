@@ -21,7 +21,14 @@ class RemoteSignature:
     """Names of the inputs that callers send, and of the outputs with their dtype (None: strings)."""
 
     inputs: tuple[str, ...]
+    #: Those of the inputs that callers may leave out.
+    optional: frozenset[str] = frozenset()
     outputs: Mapping[str, np.dtype[Any] | None]
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The inputs that every example must have."""
+        return tuple(name for name in self.inputs if name not in self.optional)
 
     @classmethod
     def from_metadata(cls, metadata: Any, *, signature: str = "serving_default") -> RemoteSignature:
@@ -31,6 +38,7 @@ class RemoteSignature:
             chosen = signatures.get(signature) or next(iter(signatures.values()))
             return cls(
                 inputs=tuple(chosen["inputs"]),
+                optional=frozenset(metadata["metadata"].get("optional_inputs", ())),
                 outputs={name: _dtype(tensor["dtype"]) for name, tensor in chosen["outputs"].items()},
             )
         except (AttributeError, KeyError, StopIteration, TypeError) as error:

@@ -27,14 +27,15 @@ def encode_instances(name: str, signature: RemoteSignature, examples: Sequence[A
     for index, example in enumerate(examples):
         where = f"example {index} of model {name!r}"
         if not isinstance(example, Mapping):
-            if len(signature.inputs) != 1:
+            if len(signature.required) != 1:
                 raise WrongInputs(f"{where}: expected a dict with {_listed(signature.inputs)}, got a bare value")
             instances.append(to_wire(example, where=where))
             continue
-        if set(example) != set(signature.inputs):
+        if not set(signature.required) <= set(example) <= set(signature.inputs):
             raise WrongInputs(f"{where}: expected {_listed(signature.inputs)}, got {_listed(tuple(example))}")
-        values = {key: to_wire(example[key], where=f"input {key!r} of {where}") for key in signature.inputs}
-        instances.append(values[signature.inputs[0]] if len(values) == 1 else values)
+        sent = [key for key in signature.inputs if key in example]
+        values = {key: to_wire(example[key], where=f"input {key!r} of {where}") for key in sent}
+        instances.append(values[signature.required[0]] if len(values) == len(signature.required) == 1 else values)
     return encode_json({"instances": instances})
 
 

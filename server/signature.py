@@ -10,7 +10,7 @@ This module is a leaf: standard library only, so that every layer may use it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -49,11 +49,15 @@ class LengthAxis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSignature:
-    """Name, dtype and per-example shape of one input or output. ``()`` is a scalar."""
+    """Name, dtype and per-example shape of one input or output. ``()`` is a scalar.
+
+    ``is_optional``: callers may leave the input out; the server then draws a seed for it.
+    """
 
     name: str
     dtype: str
     shape: tuple[Dim, ...]
+    is_optional: bool = False
 
     @property
     def is_fixed(self) -> bool:
@@ -97,6 +101,16 @@ class ModelSignature:
         """True if examples may differ in shape."""
         return bool(self.axes)
 
+    @cached_property
+    def required(self) -> tuple[TensorSignature, ...]:
+        """The inputs that every example must have."""
+        return tuple(tensor for tensor in self.inputs if not tensor.is_optional)
+
+    @cached_property
+    def without_optional(self) -> ModelSignature:
+        """The signature of a request that leaves out what it may."""
+        return self if self.required == self.inputs else replace(self, inputs=self.required)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types; ``from_json`` takes them back."""
         return {
@@ -110,7 +124,12 @@ class ModelSignature:
         """Build from what ``to_json`` returned. Errors: KeyError and TypeError on anything else."""
 
         def tensor(entry: Mapping[str, Any]) -> TensorSignature:
-            return TensorSignature(name=entry["name"], dtype=entry["dtype"], shape=tuple(entry["shape"]))
+            return TensorSignature(
+                name=entry["name"],
+                dtype=entry["dtype"],
+                shape=tuple(entry["shape"]),
+                is_optional=entry.get("is_optional", False),
+            )
 
         return cls(
             inputs=tuple(tensor(entry) for entry in value["inputs"]),

@@ -60,6 +60,8 @@ class ModelSpec(_Strict):
     max_batch: _Rows = 64
     #: Op types that may run once per row.
     allow_looped: tuple[str, ...] = ()
+    #: "seeded": a function that draws random numbers gets one more input, which callers may leave out; "refuse".
+    random: Literal["seeded", "refuse"] = "seeded"
     #: Most rows waiting for this model before requests are refused; None takes the server's setting.
     queue: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     #: Deadline of a request that names none, in milliseconds; None takes the server's setting.

@@ -24,6 +24,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import tensorflow as tf
@@ -39,7 +40,8 @@ from tensorflow.python.ops import control_flow_util_v2 as _control_flow
 from tensorflow.python.ops import handle_data_util as _handle_data
 from tensorflow.python.ops.parallel_for import pfor as _stock
 
-from vectorizer.conversions import CALLING_OPS, Conversion, ConversionLog
+from vectorizer.checks import checks_in
+from vectorizer.conversions import CALLED_BY, CALLING_OPS, Conversion, ConversionLog
 from vectorizer.differing import Differing, resized
 from vectorizer.row_loop import loop_rows
 
@@ -51,12 +53,15 @@ __all__ = [
     "SavedModelProto",
     "at_rows",
     "called_graph",
+    "called_graphs",
     "cancellable",
+    "captured",
     "constant_of",
     "convert_body",
     "convert_rows",
     "converted_with",
     "copied_op",
+    "copy_op",
     "differing",
     "function_graph",
     "gradient_function",
@@ -67,6 +72,7 @@ __all__ = [
     "known_function",
     "list_content",
     "not_for_these",
+    "nothing_but_checks",
     "rows_of",
     "same_op",
     "scratch_graph",
@@ -211,19 +217,48 @@ def _inline_call(func: Any, converter: Any, inputs: Sequence[Any], n_outputs: in
     """Convert a function's body in place: pfor's own version loses the outputs of restored functions.
 
     Differentiating a function adds outputs to its graph that earlier calls of it do not have: ``n_outputs`` says how
-    many the call at hand has.
+    many the call at hand has. Its checks judge all rows before anything that it made is used.
     """
     graph = function_graph(func)
     if len(inputs) != len(graph.inputs):
         raise ValueError(f"function {graph.name} takes {len(graph.inputs)} inputs, got {len(inputs)}")
     for inner, outer in zip(graph.inputs, inputs, strict=True):
         converter._add_conversion(inner, outer)
-    return [converter._convert_helper(output) for output in graph.outputs[:n_outputs]]
+    first = _ops.get_default_graph().num_operations()
+    for check in checks_in(graph.get_operations(), called_graphs):
+        converter._convert_helper(check.outputs[0] if check.outputs else check)
+    made = [converter._convert_helper(output) for output in graph.outputs[:n_outputs]]
+    return [_after(value, _checks_since(first)) for value in made]
 
 
-def _convert_call(pfor_input: Any) -> list[Any]:
+def _checks_since(first: int) -> list[Any]:
+    return checks_in(_ops.get_default_graph().get_operations()[first:], _known_called_graphs)
+
+
+def _after(value: Any, checks: Sequence[Any]) -> Any:
+    """Return a wrapped tensor that is not there before the checks have judged."""
+    content = list_content(value)
+    if not checks or (content is None and value.t.dtype in (tf.resource, tf.variant)):
+        return value
+    with tf.control_dependencies(checks):
+        found = differing(value)
+        if found is not None:
+            return wrap_differing(replace(found, dense=tf.identity(found.dense)))
+        if content is not None:
+            return value if content.dense is None else wrap_list(replace(content, dense=tf.identity(content.dense)))
+        return _stock.wrap(tf.identity(value.t), value.is_stacked)
+
+
+def nothing_but_checks(first: int) -> Any:
+    """Return what stands for the result of an op without outputs: the checks since op number ``first``."""
+    return tf.group(*_checks_since(first))
+
+
+def _convert_call(pfor_input: Any) -> Any:
+    first = _ops.get_default_graph().num_operations()
     op = pfor_input.op
-    return convert_body(pfor_input, called_graph(op, "f"), pfor_input.inputs, n_outputs=len(op.outputs))
+    made = convert_body(pfor_input, called_graph(op, "f"), pfor_input.inputs, n_outputs=len(op.outputs))
+    return made or nothing_but_checks(first)
 
 
 def convert_body(pfor_input: Any, graph: Any, inputs: Sequence[Any], *, n_outputs: int | None = None) -> list[Any]:
@@ -341,6 +376,27 @@ def traced_beside(op: Any, gradient: Callable[..., Any], cotangents: Sequence[tf
     return graph, [result is not None for result in results]
 
 
+def called_graphs(op: Any) -> list[Any]:
+    """Return the graphs of the functions that ``op`` runs; none for an op that calls nothing."""
+    return [graph_by_name(op, name) for name in _called_names(op)]
+
+
+def _known_called_graphs(op: Any) -> list[Any]:
+    """Return them for an op that was made here: one that pfor copied, as all rows share it, left its functions behind.
+
+    It has no effects, else it would have been converted.
+    """
+    return [graph_by_name(op, name) for name in _called_names(op) if known_function(op.graph, name) is not None]
+
+
+def _called_names(op: Any) -> list[str]:
+    names = [op.get_attr(attribute).name for attribute in CALLED_BY.get(op.type, ())]
+    return [*names, *(branch.name for branch in op.get_attr("branches"))] if op.type in _CASES else names
+
+
+_CASES = ("Case", "StatelessCase")
+
+
 def graph_by_name(op: Any, name: str) -> Any:
     """Return the graph of a function that the graph of ``op`` knows by name."""
     with op.graph.as_default():  # where functions that it calls in turn are known
@@ -407,16 +463,31 @@ def convert_rows(
         for inner, argument in zip(graph.inputs[:n_arguments], arguments, strict=True):
             converter._add_conversion(inner, _stock.wrap(argument, True))
         for inner, capture in zip(graph.inputs[n_arguments:], captures, strict=True):
-            captured = _ops.get_default_graph().capture(capture)
-            _handle_data.copy_handle_data(inner, captured)
-            converter._add_conversion(inner, _stock.wrap(captured, False))
+            converter._add_conversion(inner, _stock.wrap(captured(inner, capture), False))
+        first = _ops.get_default_graph().num_operations()
         try:
-            return [
+            for check in checks_in(graph.get_operations(), called_graphs):
+                converter._convert_helper(check.outputs[0] if check.outputs else check)
+            made = [
                 differing(converter._convert_helper(output)) or converter.convert(output) for output in graph.outputs
             ]
+            with tf.control_dependencies(_checks_since(first)):
+                return [
+                    replace(output, dense=tf.identity(output.dense))
+                    if isinstance(output, Differing)
+                    else tf.identity(output)
+                    for output in made
+                ]
         except _ConversionAborted as aborted:
             aborted.error.op = aborted.op  # type: ignore[attr-defined]
             raise aborted.error from aborted.error.__cause__
+
+
+def captured(inner: Any, outer: Any) -> tf.Tensor:
+    """Bring what a traced function captured as ``inner``, a variable say, into the current graph."""
+    tensor = _ops.get_default_graph().capture(outer)
+    _handle_data.copy_handle_data(inner, tensor)
+    return tensor
 
 
 #: TensorFlow's own converters, as they are outside of a conversion.
@@ -523,9 +594,15 @@ def not_for_these(reason: str) -> NoReturn:
 
 def same_op(pfor_input: Any, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Return the outputs of the op that is being converted, with its own attributes, on other inputs."""
-    op = pfor_input.op
+    return list(copy_op(pfor_input.op, inputs).outputs)
+
+
+def copy_op(op: Any, inputs: Sequence[tf.Tensor]) -> Any:
+    """Make an op again in the current graph, with its own attributes, on other inputs."""
     made = _stock._create_op(op.type, list(inputs), [output.dtype for output in op.outputs], attrs=op.node_def.attr)
-    return list(made.outputs)
+    for before, after in zip(op.outputs, made.outputs, strict=True):
+        _handle_data.copy_handle_data(before, after)
+    return made
 
 
 def copied_op(op: Any, inputs: Sequence[tf.Tensor]) -> Any:

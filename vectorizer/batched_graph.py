@@ -14,6 +14,7 @@ from vectorizer.converters.partitions import Partitioning, partitioning
 from vectorizer.differing import lengths_beside
 from vectorizer.errors import ConversionError, VectorizerError
 from vectorizer.lengths import Axis
+from vectorizer.seeds import seeded
 from vectorizer.trace import ExampleFunction, trace_example
 from vectorizer.vectorized import Bucket, shape_in
 
@@ -25,12 +26,13 @@ def padded_body(function: ExampleFunction, axes: Sequence[Axis], lengths: tuple[
     if not axes:
         return function
     bucket = Bucket(rows=1, lengths=lengths)
-    return trace_example(
-        function.target,
-        {name: tf.TensorSpec(shape_in(name, spec, axes, bucket), spec.dtype) for name, spec in function.inputs.items()},
-        name=function.name,
-        lines=function.lines,
-    )
+    specs = {
+        name: tf.TensorSpec(shape_in(name, spec, axes, bucket), spec.dtype)
+        for name, spec in function.inputs.items()
+        if name != function.seed_input
+    }
+    body = trace_example(function.target, specs, name=function.name, lines=function.target_lines)
+    return body if function.seed_input is None else seeded(body, seed_input=function.seed_input)
 
 
 def batched_graph(

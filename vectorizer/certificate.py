@@ -18,6 +18,7 @@ class OpClass(StrEnum):
 
     VECTORIZED = "vectorized"  #: once for all rows, on stacked values
     INVARIANT = "invariant"  #: once, as it does not depend on the example
+    SEEDED = "seeded"  #: once for all rows, drawing random numbers from each row's own seed
     LOOPED = "looped"  #: once for each row, by permission
     REFUSED = "refused"  #: it would run once for each row; only a LoopedOpError holds such records
 
@@ -126,6 +127,8 @@ class Certificate:
     n_probes_refused: int = 0
     probes: ProbeCounts = ProbeCounts()
     bitwise_groups: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    #: Op types of the batched graphs that XLA drops (asserts) or computes otherwise: they are not to be compiled by it.
+    not_for_xla: tuple[str, ...] = ()
     #: What the comparison allowed, relative to a row's largest magnitude, by dtype.
     tolerance: dict[str, float]
 

@@ -11,21 +11,19 @@ from typing import Any
 
 from vectorizer.loops import LOOP_OPS
 
-__all__ = ["CALLING_OPS", "Conversion", "ConversionLog", "OpKey", "op_key"]
+__all__ = ["CALLED_BY", "CALLING_OPS", "Conversion", "ConversionLog", "OpKey", "op_key"]
 
+#: Ops that call functions, and the attributes that name them; a Case has a list of them.
+CALLED_BY = {
+    "If": ("then_branch", "else_branch"),
+    "PartitionedCall": ("f",),
+    "StatefulPartitionedCall": ("f",),
+    "StatelessIf": ("then_branch", "else_branch"),
+    "StatelessWhile": ("cond", "body"),
+    "While": ("cond", "body"),
+}
 #: Ops whose conversion is that of the functions they call: loops in them are the user's own.
-CALLING_OPS = frozenset(
-    {
-        "Case",
-        "If",
-        "PartitionedCall",
-        "StatefulPartitionedCall",
-        "StatelessCase",
-        "StatelessIf",
-        "StatelessWhile",
-        "While",
-    }
-)
+CALLING_OPS = frozenset({"Case", "StatelessCase", *CALLED_BY})
 
 #: Identifies an op of a traced graph: TensorFlow may hand out several objects for one op.
 OpKey = tuple[int, str]

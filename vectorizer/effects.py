@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from vectorizer._pfor import called_graph, graph_by_name, is_stateful
+from vectorizer._pfor import called_graphs, is_stateful
+from vectorizer.checks import CHECKS
 from vectorizer.errors import SideEffectError
 from vectorizer.source import source_line
 
-__all__ = ["refuse_effects"]
+__all__ = ["RANDOM_OPS", "judgement", "refuse_effects", "walk_ops"]
 
 #: Stateful by TensorFlow's registration, but their only effect is to be in the graph or to call what is judged itself.
 _HARMLESS = frozenset(
@@ -31,38 +32,66 @@ _HARMLESS = frozenset(
         "StatefulPartitionedCall",
         "TensorListReserve",
         "VarHandleOp",
+        "StatelessRandomGetAlg",
         "VariableShape",
         "While",
     }
 )
-_CALLED_BY = {
-    "PartitionedCall": ("f",),
-    "StatefulPartitionedCall": ("f",),
-    "If": ("then_branch", "else_branch"),
-    "StatelessIf": ("then_branch", "else_branch"),
-    "While": ("cond", "body"),
-    "StatelessWhile": ("cond", "body"),
-}
+#: They draw from a state that is not seen. ``seeds.py`` makes them draw from an input, unless that is refused.
+RANDOM_OPS = frozenset(
+    {
+        "Multinomial",
+        "RandomGamma",
+        "RandomPoissonV2",
+        "RandomShuffle",
+        "RandomStandardNormal",
+        "RandomUniform",
+        "RandomUniformInt",
+        "TruncatedNormal",
+    }
+)
+_PYTHON = "Python can't run inside a served graph; write it with TensorFlow ops"
+_GENERATOR = "a tf.random.Generator writes its state; draw by tf.random.normal and its kind"
+_RANDOM = "draw by an op of tf.random.stateless_*, with a seed that is an input"
+#: By how the op type begins, the first that fits.
 _HINTS = {
-    "Assert": "return a flag as an output instead, and let the caller judge it",
-    "PrintV2": "remove the print",
-    "EagerPyFunc": "Python can't run inside a served graph; write it with TensorFlow ops",
-    "PyFunc": "Python can't run inside a served graph; write it with TensorFlow ops",
+    "Print": "remove the print",
+    "EagerPyFunc": _PYTHON,
+    "PyFunc": _PYTHON,
+    "Rng": _GENERATOR,
+    "ParameterizedTruncatedNormal": _RANDOM,
+    "Multinomial": _RANDOM,
+    "Random": _RANDOM,
+    "TruncatedNormal": _RANDOM,
 }
+
+
+def judgement(op_type: str) -> str:
+    """Return ``harmless``, ``check`` (it judges every row), ``random`` (it needs a seed) or ``refused``.
+
+    For an op that TensorFlow registers as stateful.
+    """
+    if op_type in CHECKS:
+        return "check"
+    if op_type in RANDOM_OPS:
+        return "random"
+    return "harmless" if op_type in _HARMLESS else "refused"
 
 
 def refuse_effects(graph: Any, function_name: str, *, where: Callable[[Any], str] = source_line) -> None:
     """Errors: SideEffectError naming each op with an effect, its place and what to do."""
     found: dict[tuple[str, str], None] = {}
     for op in walk_ops(graph):
-        if op.type not in _HARMLESS and is_stateful(op):
+        if is_stateful(op) and judgement(op.type) in ("random", "refused"):
             found[op.type, where(op)] = None
     if found:
-        places = "; ".join(
-            f"{op} ({place}): {_HINTS.get(op, 'a batch would run it once, not once for each row')}"
-            for op, place in found
-        )
+        places = "; ".join(f"{op} ({place}): {_hint(op)}" for op, place in found)
         raise SideEffectError(f"{function_name} has effects that can't be served by the batch: {places}")
+
+
+def _hint(op_type: str) -> str:
+    hints = (hint for start, hint in _HINTS.items() if op_type.startswith(start))
+    return next(hints, "a batch would run it once, not once for each row")
 
 
 def walk_ops(graph: Any) -> Iterator[Any]:
@@ -75,10 +104,7 @@ def walk_ops(graph: Any) -> Iterator[Any]:
         seen.add(id(current))
         for op in current.get_operations():
             yield op
-            for attribute in _CALLED_BY.get(op.type, ()):
-                yield from visit(called_graph(op, attribute))
-            if op.type in ("Case", "StatelessCase"):
-                for branch in op.get_attr("branches"):
-                    yield from visit(graph_by_name(op, branch.name))
+            for called in called_graphs(op):
+                yield from visit(called)
 
     yield from visit(graph)

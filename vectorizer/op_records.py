@@ -52,6 +52,9 @@ class OpAccount:
         """Return the records of all ops of the function."""
         groups = _Groups(function)
         for treated in _distinct(function, self._treated.values()):
+            if not treated.reason and treated.op.name in function.seeded and treated.op.type.startswith("Stateless"):
+                groups.add(treated.op, _seeded(function, treated.op))
+                continue
             kind = OpClass.LOOPED if treated.reason else OpClass.VECTORIZED
             groups.add(
                 treated.op,
@@ -78,6 +81,18 @@ class OpAccount:
         if op_type in self.given:
             return MadeBy.CALLER
         return MadeBy.ROWWISE if op_type in self.own or op_type in CALLING_OPS else MadeBy.PFOR
+
+
+def _seeded(function: ExampleFunction, op: Any) -> OpRecord:
+    """Return the record of an op that stands for one of the user's with a hidden state."""
+    return OpRecord(
+        op=function.seeded[op.name],
+        kind=OpClass.SEEDED,
+        count=0,
+        where=(),
+        reason=f"drawn from the seed of each row by {op.type}",
+        converter=MadeBy.ROWWISE,
+    )
 
 
 class _Groups:

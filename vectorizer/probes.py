@@ -170,7 +170,7 @@ def _checked(
     length_inputs = {axis.length_input for axis in axes}
     if not isinstance(example, Mapping):
         raise DeclarationError(f"example {index}: expected a dict of inputs, got {type(example).__name__}")
-    missing = function.inputs.keys() - example.keys() - length_inputs
+    missing = function.inputs.keys() - example.keys() - length_inputs - {function.seed_input}
     unknown = example.keys() - function.inputs.keys()
     if missing or unknown:
         raise DeclarationError(
@@ -193,6 +193,8 @@ def _checked(
         lengths.append(sizes.pop())
         if axis.length_input is not None:
             values[axis.length_input] = _length(function, axis, lengths[-1])
+    if function.seed_input is not None:
+        values.setdefault(function.seed_input, np.asarray(index, np.int64))
     return values, tuple(lengths)
 
 
@@ -250,6 +252,8 @@ def _random(function: ExampleFunction, axes: Sequence[Axis], rng: np.random.Gene
             for position, (axis, each) in enumerate(zip(axes, known, strict=True))
         )
         example = _example(function, axes, lengths, lambda _, spec, shape: drawn(spec, shape, rng))
+        if function.seed_input is not None:
+            example[function.seed_input] = np.asarray(rng.integers(-(2**63), 2**63, dtype=np.int64))
         yield _Candidate(ProbeKind.RANDOM, "", example, lengths)
 
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import cancellable
+from vectorizer._pfor import called_graphs, cancellable
 from vectorizer.batch_function import BatchFunction, of_keras_model
+from vectorizer.checks import checks_in
 from vectorizer.errors import DeclarationError, TraceError, VectorizerError
 from vectorizer.retrace import knows_fewer_shapes, with_known_shapes
 from vectorizer.source import SourceLines, source_line
@@ -37,6 +38,8 @@ class ExampleFunction:
     the order of ``output_names``. ``name`` is what messages call it. ``target`` is what was traced, kept alive
     because a traced graph holds its variables only by handle. ``lines`` are the places of a restored target's ops.
     ``batch`` is what was given where that is a function of batches.
+    ``seed_input`` is the input that random ops draw from, if it was added; ``seeded`` maps the names of the ops that do
+    to the types of the user's ops that they stand for.
     """
 
     name: str
@@ -46,6 +49,10 @@ class ExampleFunction:
     target: Any
     lines: SourceLines | None = None
     batch: BatchFunction | None = None
+    #: As the tracer was given them; ``lines`` may be those of a graph that was made of the traced one.
+    target_lines: SourceLines | None = None
+    seed_input: str | None = None
+    seeded: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -61,6 +68,11 @@ class ExampleFunction:
     def variables(self) -> tuple[tf.Variable, ...]:
         """Variables that the graph reads."""
         return tuple(self.concrete.variables)
+
+    @property
+    def has_checks(self) -> bool:
+        """True if it has ops that do nothing but raise: asserts, checks of numerics."""
+        return bool(checks_in(self.graph.get_operations(), called_graphs))
 
     def where(self, op: Any) -> str:
         """Return the line of the user's code that made ``op``, or the op's name if that is not known."""
@@ -137,6 +149,7 @@ def trace_example(
         target=fn,
         lines=lines,
         batch=batch,
+        target_lines=lines,
     )
 
 

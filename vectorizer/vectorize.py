@@ -24,14 +24,16 @@ from vectorizer.hidden_loops import hidden_loops
 from vectorizer.inputs import check_inputs
 from vectorizer.lengths import Length, length_axes
 from vectorizer.loops import count_loops
+from vectorizer.not_for_xla import not_for_xla
 from vectorizer.op_records import OpAccount
 from vectorizer.output_dims import output_dims
 from vectorizer.probes import make_probes
+from vectorizer.seeds import has_random_ops, seeded
 from vectorizer.source import SourceLines
 from vectorizer.strictness import refuse_looped
 from vectorizer.trace import ExampleFunction, trace_example
 from vectorizer.vectorized import Bucket, Vectorized, run_concrete
-from vectorizer.verify import verify_bucket
+from vectorizer.verify import verify_bucket, verify_refusals
 
 __all__ = ["Progress", "vectorize"]
 
@@ -56,6 +58,7 @@ def vectorize(
     progress: Progress | None = None,
     name: str | None = None,
     lines: SourceLines | None = None,
+    random: str = "seeded",
 ) -> Vectorized:
     """Compile a function of one example into batched graphs and check every one of them.
 
@@ -70,6 +73,8 @@ def vectorize(
     ``converters`` by op type go before the known ones; what they make is checked like everything else.
     ``name`` is what messages and the certificate call the function, and ``lines`` are the places of its ops: for a
     SavedModel's signature, ``saved_source`` reads both from the file.
+    ``random="seeded"`` gives a function that draws random numbers one more input, an int64 ``seed`` for each example:
+    the same seed gives the same answer in any batch. ``random="refuse"`` refuses such a function.
 
     Shapes: bucket n's graph takes ``[n, *s]`` for an input of shape ``s`` and gives ``[n, *t]`` for an output.
     Errors: TraceError, DeclarationError, BatchDimensionError, SideEffectError, LoopedOpError, ConversionError,
@@ -84,6 +89,15 @@ def vectorize(
     axes = length_axes(inputs, lengths or {})
     report("trace", 0, 1)
     function = trace_example(fn, inputs, name=name, lines=lines)
+    if random not in ("seeded", "refuse"):
+        raise DeclarationError(f"random: expected 'seeded' or 'refuse', got {random!r}")
+    if random == "seeded" and has_random_ops(function):
+        if function.batch is not None:
+            raise DeclarationError(
+                f"{function.name} was written for batches and draws random numbers, so that it can't be shown to "
+                "treat each row alone: give a function of one example"
+            )
+        function = seeded(function)
     refuse_effects(function.graph, function.name, where=function.where)
     report("trace", 1, 1)
 
@@ -106,7 +120,10 @@ def vectorize(
     parity: list[ParityRecord] = []
     for done, bucket in enumerate(grid):
         report("check", done, len(grid))
-        parity.append(check(bucket=bucket, run=run_concrete(made.graphs[bucket]), bits=bits))
+        run = run_concrete(made.graphs[bucket])
+        parity.append(check(bucket=bucket, run=run, bits=bits))
+        if function.has_checks:
+            verify_refusals(function, axes, bucket=bucket, run=run, probes=probes.answered, refused=probes.refused)
     second = {}
     for bucket in may_partition if partitioned else ():
         second[bucket] = made.partitioned(bucket)
@@ -122,6 +139,7 @@ def vectorize(
         n_probes_refused=len(probes.refused),
         probes=probes.counts(),
         bitwise_groups=bits.groups(),
+        not_for_xla=tuple(sorted(made.not_for_xla)),
         tolerance={output.dtype.name: output.tolerance(tolerance) for output in outputs},
     )
     vectorized = Vectorized(
@@ -158,6 +176,8 @@ class _Batching:
         own = own_converters()
         self.graphs: dict[Bucket, Any] = {}
         self.account = OpAccount(own=own, given=converters)
+        #: Op types in any of them that XLA drops or computes otherwise.
+        self.not_for_xla: frozenset[str] = frozenset()
         #: The largest number of loops in any graph.
         self.n_loops = 0
         #: False if one has sizes that are known only when it runs.
@@ -172,7 +192,9 @@ class _Batching:
         """Make a bucket's graph; return True if it has loops or branches that can be partitioned."""
         control_flow = Partitioning(does=False)
         self.graphs[bucket] = self._made(bucket, control_flow)
-        self.n_loops = max(self.n_loops, count_loops(self.graphs[bucket].graph.as_graph_def()))
+        graph_def = self.graphs[bucket].graph.as_graph_def()
+        self.n_loops = max(self.n_loops, count_loops(graph_def))
+        self.not_for_xla |= not_for_xla(graph_def)
         return bool(control_flow.n_places)
 
     def partitioned(self, bucket: Bucket) -> Any:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from vectorizer.certificate import Certificate
 from vectorizer.differing import length_name
 from vectorizer.errors import DeclarationError
+from vectorizer.fresh_seeds import fresh_seeds
 from vectorizer.inputs import example_array
 from vectorizer.lengths import Axis
 from vectorizer.parity import tolerance_of
@@ -157,6 +158,9 @@ class Vectorized:
     def _rows(self, inputs: Mapping[str, Any]) -> tuple[list[dict[str, np.ndarray]], list[tuple[int, ...]]]:
         told = {axis.length_input for axis in self.axes if axis.length_input}
         expected = self.function.inputs.keys() - told
+        seed_input = self.function.seed_input
+        if seed_input is not None and seed_input not in inputs and inputs.keys() - told == expected - {seed_input}:
+            inputs = {**inputs, seed_input: fresh_seeds(max(_n_rows(name, value) for name, value in inputs.items()))}
         if inputs.keys() - told != expected:
             raise DeclarationError(f"expected the inputs {sorted(expected)}, got {sorted(inputs)}")
         numbers = {name: _n_rows(name, inputs[name]) for name in self.function.inputs if name in expected}

@@ -16,12 +16,15 @@ from vectorizer.mismatch import Mismatch, fails, mismatch_message
 from vectorizer.padding import judge_padding
 from vectorizer.parity import Difference, difference, summed_up
 from vectorizer.probe_batches import fits, stack_probes
-from vectorizer.probes import Probe, ProbeKind
+from vectorizer.probes import Probe, ProbeKind, shown
 from vectorizer.stability import is_unstable
 from vectorizer.trace import ExampleFunction
 from vectorizer.vectorized import Bucket, Output
 
-__all__ = ["RunBatch", "verify_bucket"]
+__all__ = ["RunBatch", "verify_bucket", "verify_refusals"]
+
+#: Refused examples that a bucket is tried on: each costs a call that fails.
+_MAX_REFUSED = 8
 
 #: Runs one full bucket: inputs by name, ``[rows, *s]`` each -> outputs by name, ``[rows, *t]`` each.
 RunBatch = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
@@ -75,6 +78,30 @@ def _batches(fitting: Sequence[int], rows: int) -> Iterator[list[int]]:
     for start in range(0, len(fitting), rows):
         yield [fitting[(start + slot) % len(fitting)] for slot in range(rows)]
     yield [fitting[-1 - slot % len(fitting)] for slot in range(rows)]
+
+
+def verify_refusals(
+    function: ExampleFunction,
+    axes: Sequence[Axis],
+    *,
+    bucket: Bucket,
+    run: RunBatch,
+    probes: Sequence[Probe],
+    refused: Sequence[Probe],
+) -> None:
+    """Run a bucket with each example on which the function raised, in another slot every time.
+
+    Errors: ParityError for one that the bucket answers.
+    """
+    good = next(probe for probe in probes if fits(probe, bucket))
+    bads = [probe for probe in refused if fits(probe, bucket)]
+    for number, bad in enumerate(bads[:_MAX_REFUSED]):
+        rows = [bad if slot == number % bucket.rows else good for slot in range(bucket.rows)]
+        try:
+            run(stack_probes(function.inputs, axes, bucket, rows))
+        except tf.errors.OpError:
+            continue
+        raise ParityError(f"{function.name}: {bucket} answers the example {shown(bad.example)}, which it refuses alone")
 
 
 @dataclass

@@ -59,6 +59,7 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
         lengths=declaration.lengths,
         allow_looped=spec.allow_looped,
         tolerance=spec.tolerance,
+        random=spec.random,
         examples=declaration.examples,
         partitioned=True,
         progress=report,
@@ -140,6 +141,7 @@ def model_signature(vectorized: Vectorized) -> ModelSignature:
                 shape=tuple(
                     axis_of[name, dim] if size is None else size for dim, size in enumerate(spec.shape.as_list())
                 ),
+                is_optional=name == vectorized.function.seed_input,
             )
             for name, spec in inputs.items()
             if name not in told

@@ -44,11 +44,12 @@ class Form(NamedTuple):
 def forms_of(vectorized: Vectorized) -> dict[Form, Any]:
     """Return the graph of every form of every bucket: as it is, and as a function that XLA must compile."""
     forms: dict[Form, Any] = {}
-    # Strings live outside of XLA's types altogether.
+    # Strings live outside of XLA's types altogether; asserts and random kernels it drops, or does otherwise.
+    values = [*vectorized.function.inputs.values(), *vectorized.outputs]
     with_xla = (
         vectorized.is_for_xla
-        and not any(spec.dtype == tf.string for spec in vectorized.function.inputs.values())
-        and not any(output.dtype == tf.string for output in vectorized.outputs)
+        and not vectorized.certificate.not_for_xla
+        and all(value.dtype != tf.string for value in values)
     )
     for control_flow, graphs in ((MASKED, vectorized.graphs), (PARTITIONED, vectorized.partitioned)):
         for bucket, graph in graphs.items():

@@ -11,6 +11,7 @@ from server.protocol.dtypes import numpy_dtype
 from server.protocol.errors import EmptyRequest, MalformedRequest, TooManyInstances, WrongKeys, WrongShape
 from server.protocol.json_examples import ExampleReader, json_kind, parse_json
 from server.protocol.rows import Array, Column, PredictRequest, Rows
+from server.protocol.seeds import fresh_seed
 from server.signature import STRING, ModelSignature
 
 __all__ = ["ExactReader"]
@@ -25,6 +26,7 @@ class ExactReader:
     def __init__(self, signature: ModelSignature) -> None:
         self._signature = signature
         self._names = tuple(tensor.name for tensor in signature.inputs)
+        self._required = tuple(tensor.name for tensor in signature.required)
         self._readers = tuple(ExampleReader(signature, tensor) for tensor in signature.inputs)
 
     def decode(self, body: bytes, *, max_instances: int) -> PredictRequest:
@@ -57,27 +59,35 @@ class ExactReader:
 
     def _values(self, example: Any, index: int) -> Sequence[Any]:
         """Return the values of one example in the order of the signature's inputs."""
-        names = self._names
         if isinstance(example, dict) and not self._is_bytes_value(example):
-            if example.keys() != set(names):
+            if not self._has_keys(example):
                 raise WrongKeys(f"instance {index}: {self._key_difference(example)}")
-            return [example[name] for name in names]
-        if len(names) != 1:
+            named = example
+        elif len(self._required) != 1:
             raise WrongKeys(
-                f"instance {index}: expected an object with the keys {_listed(names)}, got {json_kind(example)}"
+                f"instance {index}: expected an object with the keys {_listed(self._names)}, got {json_kind(example)}"
             )
-        return (example,)
+        else:
+            named = {self._required[0]: example}
+        return [named[name] if name in named else fresh_seed() for name in self._names]
+
+    def _has_keys(self, got: dict[str, Any]) -> bool:
+        return set(self._required) <= got.keys() <= set(self._names)
 
     def _from_inputs(self, inputs: Any, max_instances: int) -> list[Sequence[Any]]:
-        names = self._names
+        names = self._required
         if isinstance(inputs, dict):
-            if inputs.keys() != set(names):
+            if not self._has_keys(inputs):
                 raise WrongKeys(f"'inputs': {self._key_difference(inputs)}")
-            columns = [inputs[name] for name in names]
+            names = (*names, *(name for name in inputs if name not in names))
+            named = inputs
         elif len(names) == 1:
-            columns = [inputs]
+            named = {names[0]: inputs}
         else:
-            raise WrongKeys(f"'inputs': expected an object with the keys {_listed(names)}, got {json_kind(inputs)}")
+            raise WrongKeys(
+                f"'inputs': expected an object with the keys {_listed(self._names)}, got {json_kind(inputs)}"
+            )
+        columns = [named[name] for name in names]
         for name, column in zip(names, columns, strict=True):
             if not isinstance(column, list):
                 raise WrongShape(
@@ -88,18 +98,24 @@ class ExactReader:
                     f"input {name!r} has {len(column)} examples, input {names[0]!r} has {len(columns[0])}; "
                     "send as many of each"
                 )
-        _check_count(len(columns[0]) if columns else 0, "inputs", max_instances)
-        return list(zip(*columns, strict=True))
+        n = len(columns[0]) if columns else 0
+        _check_count(n, "inputs", max_instances)
+        given = dict(zip(names, columns, strict=True))
+        filled = [given[name] if name in given else [fresh_seed() for _ in range(n)] for name in self._names]
+        return list(zip(*filled, strict=True))
 
     def _is_bytes_value(self, value: dict[str, Any]) -> bool:
-        return len(self._names) == 1 and self._signature.inputs[0].dtype == STRING and value.keys() == {"b64"}
+        required = self._signature.required
+        return len(required) == 1 and required[0].dtype == STRING and value.keys() == {"b64"}
 
     def _key_difference(self, got: dict[str, Any]) -> str:
-        missing = [name for name in self._names if name not in got]
+        missing = [name for name in self._required if name not in got]
         unknown = [name for name in got if name not in self._names]
         parts = [f"input {_listed(missing)} is missing"] if missing else []
         parts += [f"{_listed(unknown)} is no input of this model"] if unknown else []
-        return "; ".join(parts) + f"; send exactly {_listed(self._names)}"
+        optional = [name for name in self._names if name not in self._required]
+        may = f", and {_listed(optional)} if you like" if optional else ""
+        return "; ".join(parts) + f"; send exactly {_listed(self._required)}{may}"
 
     def _rows(self, examples: list[Sequence[Any]]) -> Rows:
         signature = self._signature

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from server.protocol.errors import UnknownSignature
-from server.protocol.rows import Column, PredictRequest
+from server.protocol.rows import Column, PredictRequest, Rows
+from server.protocol.seeds import fresh_seeds
 from server.protocol.tfs_buffer import BufferReader
 from server.protocol.tfs_encode import encode_predict
 from server.protocol.tfs_exact import ExactReader
@@ -39,24 +40,35 @@ class PredictCodec:
 
     def __init__(self, signature: ModelSignature) -> None:
         self.signature = signature
-        readers: list[BufferReader | TypedReader | None] = [
-            BufferReader.compile(signature),
-            TypedReader.compile(signature),
+        bare = signature.without_optional
+        readers: list[tuple[BufferReader | TypedReader | None, ModelSignature]] = [
+            (BufferReader.compile(bare), bare),
+            (TypedReader.compile(bare), bare),
         ]
-        self._readers = tuple(reader for reader in readers if reader is not None)
+        if bare is not signature:
+            readers.append((TypedReader.compile(signature), signature))
+        #: With each whether it reads requests that leave the optional inputs out.
+        self._readers = tuple((reader, read is not signature) for reader, read in readers if reader is not None)
         self._exact = ExactReader(signature)
 
     def decode(self, body: bytes, *, max_instances: int) -> PredictRequest:
         """Read a request body. Errors: every ProtocolError."""
-        for reader in self._readers:
+        for reader, leaves_out in self._readers:
             request = reader.decode(body, max_instances=max_instances)
             if request is not None:
+                if leaves_out:
+                    request.rows.columns = self._filled(request.rows)
                 break
         else:
             request = self._exact.decode(body, max_instances=max_instances)
         if request.signature_name not in _SIGNATURE_NAMES:
             raise UnknownSignature(str(request.signature_name))
         return request
+
+    def _filled(self, rows: Rows) -> tuple[Column, ...]:
+        """Return the columns of all inputs: those that were sent, and fresh seeds."""
+        sent = iter(rows.columns)
+        return tuple(fresh_seeds(rows.n) if tensor.is_optional else next(sent) for tensor in self.signature.inputs)
 
     def encode(self, outputs: Sequence[Column], *, row_form: bool) -> bytes:
         """Write an answer; see ``encode_predict``."""

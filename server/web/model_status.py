@@ -95,8 +95,14 @@ def _metadata(catalog: Catalog, model: str, version: int | None) -> dict[str, An
     definitions = {"serving_default": signature_def(served.signature)}
     return {
         "model_spec": {"name": served.name, "signature_name": "", "version": str(served.version)},
-        "metadata": {"signature_def": {"signature_def": definitions}},
+        "metadata": {"signature_def": {"signature_def": definitions}, **_optional_inputs(served.signature)},
     }
+
+
+def _optional_inputs(signature: ModelSignature) -> dict[str, Any]:
+    """Return what a SignatureDef has no field for: inputs that callers may leave out."""
+    names = [tensor.name for tensor in signature.inputs if tensor.is_optional]
+    return {"optional_inputs": names} if names else {}
 
 
 def _tensor_info(tensor: TensorSignature) -> dict[str, Any]:

@@ -203,6 +203,70 @@ def test_served_model_refuses_an_index_that_the_function_refuses(tmp_path: Path)
         loaded.close()
 
 
+def batch_of(loaded: LoadedModel, rows: Rows, bucket: int) -> Batch:
+    group = Group("test", CostTable(loaded.groups["predict", ()].costs_s), label="model 'small'")
+    item = Item(group, rows.n, rows, arrived_s=0.0, deadline_s=None, on_done=lambda item: None)
+    spans = [(item, 0, rows.n)]
+    return Batch(1, group, bucket, spans, n_rows=rows.n, reason="test", dispatched_s=0.0, predicted_s=math.nan)
+
+
+def test_bad_row_gets_the_asserts_message_and_the_others_their_answers(tmp_path: Path) -> None:
+    """An assert in the function was dropped, by pfor as by XLA: -1 was answered with -2."""
+
+    def predict(x: tf.Tensor) -> tf.Tensor:
+        tf.debugging.assert_greater(x, 0.0, message="not positive")
+        return x * 2.0
+
+    manifest, _ = build(predict, {"x": {"dtype": "float32", "shape": [2]}}, tmp_path, buckets=[4])
+    assert {graph.mode.compiler for graph in manifest.entries["predict"]} == {"graph"}
+    certificate = json.loads((tmp_path / "certificate.json").read_text())
+    assert certificate["not_for_xla"] == ["Assert"]
+    loaded = LoadedModel.load(tmp_path)
+    try:
+        x = np.array([[1, 2], [3, -7], [5, 6], [-8, 1]], np.float32)
+        batch = batch_of(loaded, Rows(4, (x,)), 4)
+        runner = loaded.groups["predict", ()]
+        with pytest.raises(ExampleFailed) as caught:
+            runner.run(batch)
+        (answers,), failed = runner.run_isolated(batch, caught.value)
+        np.testing.assert_array_equal(answers[[0, 2]], x[[0, 2]] * 2.0)
+        assert failed.errors.keys() == {1, 3}
+        for row, values in ((1, "[3 -7]"), (3, "[-8 1]")):
+            said = str(failed.errors[row])
+            assert "assertion failed: [not positive]" in said
+            assert values in said
+    finally:
+        loaded.close()
+
+
+def test_seed_is_an_optional_input_and_decides_the_answer_at_every_bucket(tmp_path: Path) -> None:
+    def predict(x: tf.Tensor) -> tf.Tensor:
+        return tf.nn.dropout(x, 0.5) + tf.random.uniform([4])
+
+    manifest, _ = build(predict, {"x": {"dtype": "float32", "shape": [4]}}, tmp_path)
+    again = Manifest.read(tmp_path).signature
+    assert [(tensor.name, tensor.dtype, tensor.is_optional) for tensor in again.inputs] == [
+        ("x", "float32", False),
+        ("seed", "int64", True),
+    ]
+    assert again == manifest.signature
+    loaded = LoadedModel.load(tmp_path)
+    try:
+        x = np.ones((3, 4), np.float32)
+        (together,) = run(loaded, Rows(3, (x, np.array([7, 8, 7]))), 3)
+        np.testing.assert_array_equal(together[0], together[2])
+        for row, seed in enumerate([7, 8]):
+            (alone,) = run(loaded, Rows(1, (x[:1], np.array([seed]))), 1)
+            np.testing.assert_array_equal(alone[0], together[row])
+    finally:
+        loaded.close()
+
+
+def test_function_that_draws_random_numbers_is_refused_if_the_spec_says_so(tmp_path: Path) -> None:
+    with pytest.raises(VectorizerError, match="RandomUniform"):
+        build(lambda x: tf.nn.dropout(x, 0.5), {"x": {"dtype": "float32", "shape": [4]}}, tmp_path, random="refuse")
+
+
 def test_names_that_python_uses_are_fine_for_inputs_and_outputs(tmp_path: Path) -> None:
     def predict(graph: tf.Tensor, inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"class probabilities": graph + inputs, "graph": graph}

@@ -331,3 +331,68 @@ def test_zero_sized_inputs_are_read() -> None:
     model = signature(("x", "float32", (0, 3)), ("y", "float32", (2, 0)))
     request = decode({"instances": [{"x": [], "y": [[], []]}] * 2}, model)
     assert [c.shape for c in request.rows.columns] == [(2, 0, 3), (2, 2, 0)]  # type: ignore[union-attr]
+
+
+SEED = TensorSignature(name="seed", dtype="int64", shape=(), is_optional=True)
+SEEDED = ModelSignature(inputs=(*VECTOR.inputs, SEED), outputs=(OUTPUT,))
+SEEDED_PAIR = ModelSignature(inputs=(SEED, *PAIR.inputs), outputs=(OUTPUT,))
+SEEDED_TEXT = ModelSignature(inputs=(*TEXT.inputs, SEED), outputs=(OUTPUT,))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"instances": [[1, 2, 3], [4, 5, 6]]},
+        {"instances": [{"x": [1, 2, 3]}, {"x": [4, 5, 6]}]},
+        {"inputs": {"x": [[1, 2, 3], [4, 5, 6]]}},
+        {"inputs": [[1, 2, 3], [4, 5, 6]]},
+        b'{"instances": [[1, 2, 3], [4, 5, 6e0]], "signature_name": "serving_default"}',
+    ],
+)
+def test_request_without_a_seed_gets_fresh_ones(body: bytes | dict[str, Any]) -> None:
+    first, second = decode(body, SEEDED), decode(body, SEEDED)
+    assert column(first) == [[1, 2, 3], [4, 5, 6]]
+    seeds = np.concatenate([first.rows.columns[1], second.rows.columns[1]])
+    assert seeds.dtype == np.int64
+    assert len(np.unique(seeds)) == 4
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"instances": [{"x": [1, 2, 3], "seed": 5}, {"x": [4, 5, 6], "seed": -(2**63)}]},
+        {"inputs": {"x": [[1, 2, 3], [4, 5, 6]], "seed": [5, -(2**63)]}},
+    ],
+)
+def test_seed_that_is_sent_is_taken_as_it_is(body: dict[str, Any]) -> None:
+    request = decode(body, SEEDED)
+    assert column(request, 1) == [5, -(2**63)]
+    assert column(request) == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_some_examples_may_have_a_seed_and_others_none() -> None:
+    request = decode({"instances": [{"x": [1, 2, 3], "seed": 5}, {"x": [4, 5, 6]}, [7, 8, 9]]}, SEEDED)
+    assert column(request) == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    assert column(request, 1)[0] == 5
+    assert len(set(column(request, 1))) == 3
+
+
+def test_seed_may_stand_before_other_inputs_and_beside_strings() -> None:
+    request = decode({"instances": [{"b": 1, "a": [1, 2]}]}, SEEDED_PAIR)
+    assert [np.shape(values) for values in request.rows.columns] == [(1,), (1, 2), (1,)]
+    assert column(decode({"instances": [{"b64": "eA=="}]}, SEEDED_TEXT)) == [b"x"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"instances": [{"seed": 5}]}, "input 'x' is missing; send exactly 'x', and 'seed' if you like"),
+        ({"instances": [{"x": [1, 2, 3], "sed": 5}]}, "'sed' is no input of this model"),
+        ({"inputs": {"seed": [5]}}, "input 'x' is missing"),
+        ({"inputs": {"x": [[1, 2, 3]], "seed": [5, 6]}}, "input 'seed' has 2 examples, input 'x' has 1"),
+        ({"instances": [{"x": [1, 2, 3], "seed": 1.5}]}, "input 'seed' of instance 0: expected int64, got 1.5"),
+    ],
+)
+def test_optional_input_excuses_nothing_else(body: dict[str, Any], says: str) -> None:
+    with pytest.raises(ProtocolError, match=says):
+        decode(body, SEEDED)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from server.signature import TensorSignature
 from server.store.records import State
 from tests.web.scripted import SEQUENCE, ScriptedModel, Service
 
@@ -71,6 +74,14 @@ def test_metadata_describes_the_batched_signature(service: Service) -> None:
                 }
             },
         }
+
+
+def test_metadata_names_the_inputs_that_may_be_left_out(service: Service) -> None:
+    seed = TensorSignature(name="seed", dtype="int64", shape=(), is_optional=True)
+    service.catalog.serve(ScriptedModel("noisy", 1, replace(SEQUENCE, inputs=(*SEQUENCE.inputs, seed))))
+    metadata = service.request("GET", "/v1/models/noisy/metadata").json()["metadata"]
+    assert metadata["optional_inputs"] == ["seed"]
+    assert "seed" in metadata["signature_def"]["signature_def"]["serving_default"]["inputs"]
 
 
 def test_metadata_of_a_model_that_is_not_ready_is_503(service: Service) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from vectorizer._pfor import Converter, NotForThese, stock_registry
 from vectorizer.converters import (
+    asserts,
     bias,
     branches,
     colors,
@@ -25,6 +26,8 @@ from vectorizer.converters import (
     mirror_pad,
     normalization,
     padding,
+    random_choices,
+    random_streams,
     resize,
     scatter,
     segments,
@@ -43,6 +46,7 @@ __all__ = ["converters"]
 def converters() -> dict[str, Converter]:
     """Return every converter that replaces or adds to pfor's own, by op type."""
     fixed = {
+        **asserts.CONVERTERS,
         **bias.CONVERTERS,
         **branches.CONVERTERS,
         **colors.CONVERTERS,
@@ -59,6 +63,8 @@ def converters() -> dict[str, Converter]:
         **mirror_pad.CONVERTERS,
         **normalization.CONVERTERS,
         **padding.CONVERTERS,
+        **random_choices.CONVERTERS,
+        **random_streams.CONVERTERS,
         **resize.CONVERTERS,
         **scatter.CONVERTERS,
         **segments.CONVERTERS,

@@ -25,9 +25,11 @@ from vectorizer._pfor import (
     Converter,
     at_rows,
     called_graph,
+    called_graphs,
     convert_body,
     graph_by_name,
     list_content,
+    nothing_but_checks,
     rows_of,
     scratch_graph,
     stacked,
@@ -35,6 +37,7 @@ from vectorizer._pfor import (
     wrap,
     wrap_list,
 )
+from vectorizer.checks import checks_in
 from vectorizer.converters.costly import is_costly
 from vectorizer.converters.differing.outcomes import Outcome, outcome_of
 from vectorizer.converters.lists import Content, as_list, captured, lent, listed
@@ -55,7 +58,7 @@ def _if(pfor_input: Any) -> Any:
     predicate = pfor_input.input(0)
     taken = predicate.t if predicate.t.dtype == tf.bool else tf.not_equal(predicate.t, 0)
     choice = wrap(tf.cast(taken, tf.int32), stacked=predicate.is_stacked)
-    return _choose(pfor_input, choice, branches) or stock_registry()["If"](pfor_input)
+    return _converted(pfor_input, choice, branches, stock="If")
 
 
 def _case(pfor_input: Any) -> Any:
@@ -66,7 +69,17 @@ def _case(pfor_input: Any) -> Any:
     # Out of range means the last one, the default.
     is_valid = tf.logical_and(index.t >= 0, index.t <= last)
     choice = wrap(tf.where(is_valid, index.t, last), stacked=index.is_stacked)
-    return _choose(pfor_input, choice, branches) or stock_registry()["Case"](pfor_input)
+    return _converted(pfor_input, choice, branches, stock="Case")
+
+
+def _converted(pfor_input: Any, choice: Any, branches: Sequence[Any], *, stock: str) -> Any:
+    first = tf.compat.v1.get_default_graph().num_operations()
+    made = _choose(pfor_input, choice, branches)
+    if made is None:
+        if checks_in([pfor_input.op], called_graphs):
+            raise NotImplementedError("its results have no fixed shape, so that an assert in it would be lost")
+        return stock_registry()[stock](pfor_input)
+    return made or nothing_but_checks(first)
 
 
 def _choose(pfor_input: Any, choice: Any, branches: Sequence[Any]) -> list[Any] | None:
@@ -102,13 +115,14 @@ def _choose(pfor_input: Any, choice: Any, branches: Sequence[Any]) -> list[Any] 
 
     def run(branch: Any) -> list[tf.Tensor]:
         converted = outcome.apart(convert_body(pfor_input, branch, inputs), pfor_input)
-        return [form.flat(value, is_stacked=form.is_stacked) for form, value in zip(forms, converted, strict=True)]
+        flat = [form.flat(value, is_stacked=form.is_stacked) for form, value in zip(forms, converted, strict=True)]
+        return flat or [tf.constant(0)]
 
     taken = tf.switch_case(choice.t, [lambda branch=branch: run(branch) for branch in branches])
     return outcome.together(
         [
             form.wrapped(output, is_stacked=form.is_stacked)
-            for form, output in zip(forms, _listed(taken, forms), strict=True)
+            for form, output in zip(forms, _listed(taken, forms or (None,)), strict=bool(forms))
         ]
     )
 
@@ -229,7 +243,10 @@ def _run_branch(
 def _either(
     test: tf.Tensor, yes: Callable[[], list[tf.Tensor]], no: Callable[[], list[tf.Tensor]], like: Sequence[Any]
 ) -> Callable[[], list[tf.Tensor]]:
-    return lambda: _listed(tf.cond(test, yes, no), like)
+    def some(branch: Callable[[], list[tf.Tensor]]) -> Callable[[], list[tf.Tensor]]:
+        return lambda: branch() or [tf.constant(0)]  # a branch that only checks
+
+    return lambda: _listed(tf.cond(test, some(yes), some(no)), like or (None,))[: len(like)]
 
 
 def _tried(pfor_input: Any, branch: Any, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:

@@ -34,6 +34,7 @@ from vectorizer._pfor import (
     Converter,
     at_rows,
     called_graph,
+    called_graphs,
     convert_body,
     differing,
     list_content,
@@ -44,6 +45,7 @@ from vectorizer._pfor import (
     wrap,
     wrap_list,
 )
+from vectorizer.checks import checks_in
 from vectorizer.converters.costly import is_costly
 from vectorizer.converters.lists import Content, as_list, captured, lent, listed
 from vectorizer.converters.masks import masked, of_rows
@@ -396,6 +398,8 @@ def _while(pfor_input: Any) -> Any:
         raise NotImplementedError(_CHANGES)
     if any(list_content(value) is not None for value in pfor_input.inputs):
         raise NotImplementedError("tensors in the loop change their shape, which a TensorArray in it can't follow")
+    if checks_in([pfor_input.op], called_graphs):
+        raise NotImplementedError("tensors in the loop change their shape, so that an assert in it would be lost")
     return stock_registry()["While"](pfor_input)
 
 
