@@ -132,7 +132,8 @@ def _bounded(bounds: tuple[int, int], pfor_input: Any, streams: Streams) -> Any:
     low, high = (reshape_to(_rows(pfor_input.input(position)), [-1, 1, 1]) for position in bounds)
     valid = [constant_of(pfor_input.op.inputs[position]) for position in bounds]
     if valid[0] is None or valid[1] is None or not valid[0] < valid[1]:
-        said = tf.strings.join(["Need minval < maxval, got ", tf.as_string(low), " >= ", tf.as_string(high)])
+        bounds_said = [tf.as_string(low + tf.zeros_like(high)), tf.as_string(high + tf.zeros_like(low))]
+        said = tf.strings.join(["Need minval < maxval, got ", bounds_said[0], " >= ", bounds_said[1]])
         assert_rows(tf.reshape(low < high, [-1]), [tf.reshape(said, [-1])])
     return _drawn(pfor_input, streams, partial(integers_between, low=low, high=high))
 
