@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from rowwise.errors import CannotTrace, WrongInputs
 from rowwise.input_specs import normalized
+from vectorizer.batch_dimension import check_batch_dimension
 from vectorizer.errors import VectorizerError
 from vectorizer.resources import resources_of
 from vectorizer.saved_source import keep_user_lines
@@ -41,12 +42,15 @@ def save_example_function(target: Any, inputs: Mapping[str, Any], directory: Pat
     ``target`` is a plain function (autograph is applied), a ``tf.function``, a ``tf.Module`` with a
     ``__call__``, or a Keras model, whose batch dimension is taken off. ``inputs`` are the shapes of one
     example, None where examples differ.
-    Errors: WrongInputs for an input that is malformed or that the function doesn't take; CannotTrace.
+    Errors: WrongInputs for an input that is malformed or that the function doesn't take; CannotTrace, also for a model
+        whose rows depend on each other.
     """
     specs = {name: _tensor_spec(name, form) for name, form in normalized(inputs).items()}
     _check_parameters(target, specs)
     try:
         traced = trace_example(target, specs)
+        # What is uploaded takes one example: whether rows depend on each other can't be seen from it any more.
+        check_batch_dimension(traced)
     except VectorizerError as error:
         raise CannotTrace(str(error)) from error
     module = tf.Module()

@@ -9,19 +9,23 @@ the row alone. ``x - mean(x, axis=0)`` is 0 for each row alone, and would be ser
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 import tensorflow as tf
 
-from vectorizer.errors import BatchDimensionError, DeclarationError
+from vectorizer.errors import BatchDimensionError, DeclarationError, ProbeError
+from vectorizer.lengths import Length, length_axes
 from vectorizer.parity import compare, tolerance_of
-from vectorizer.probes import Probe, as_array, shown
+from vectorizer.probes import Probe, as_array, make_probes, shown
 from vectorizer.trace import ExampleFunction, named_outputs
 
-__all__ = ["check_rows_are_independent", "has_batch_dimension"]
+__all__ = ["check_batch_dimension", "check_rows_are_independent", "has_batch_dimension"]
 
 #: Rows of the batch that is compared with its rows alone: enough to differ, few enough for large models.
 _MAX_ROWS = 8
+#: Size of a variable dimension whose largest size is not known here.
+_DRAWN_LENGTH = 8
 
 
 def has_batch_dimension(
@@ -90,6 +94,22 @@ def _leads(spec: tf.TensorSpec) -> bool:
 
 def _shown(specs: Mapping[str, tf.TensorSpec]) -> str:
     return ", ".join(f"{name} {spec.dtype.name}{spec.shape}" for name, spec in specs.items())
+
+
+def check_batch_dimension(function: ExampleFunction, *, seed: int = 0) -> None:
+    """Refuse a function of batches whose rows depend on each other, judged by examples that are drawn here.
+
+    A function that answers none of them is not judged: whoever vectorizes it has examples, or refuses it.
+    Errors: BatchDimensionError.
+    """
+    if function.batch is None:
+        return
+    lengths = {
+        name: Length(max=_DRAWN_LENGTH) for name, spec in function.inputs.items() if not spec.shape.is_fully_defined()
+    }
+    with suppress(ProbeError):
+        probes = make_probes(function, length_axes(function.inputs, lengths), examples=(), seed=seed)
+        check_rows_are_independent(function, probes.ordinary, tolerance=None)
 
 
 def check_rows_are_independent(function: ExampleFunction, probes: Sequence[Probe], *, tolerance: float | None) -> None:

@@ -229,3 +229,12 @@ def test_a_directory_that_is_no_saved_model_is_refused(tmp_path, scratch):
         submit(str(tmp_path), scratch)
     with pytest.raises(CannotLoad, match="no such file or directory"):
         submit(tmp_path / "missing", scratch)
+
+
+def test_a_keras_model_that_mixes_the_rows_of_a_batch_is_not_uploaded(tmp_path):
+    """Alone, a row is its own mean: the server would have answered with zeros."""
+    x = tf.keras.Input((3,))
+    centred = tf.keras.layers.Lambda(lambda rows: rows - tf.reduce_mean(rows, 0, keepdims=True), output_shape=(3,))(x)
+
+    with pytest.raises(CannotTrace, match="mixes the rows of a batch"):
+        save_example_function(tf.keras.Model(x, centred), {"x": tf.TensorSpec([3])}, tmp_path)
