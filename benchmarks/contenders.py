@@ -1,0 +1,101 @@
+"""The ways to run a per-example function on a batch, as graphs.
+
+    one by one       the graph of one example, called once for each row
+    map_fn           tf.map_fn: TensorFlow's own loop over the rows
+    vectorized_map   TensorFlow's pfor as it comes
+    ours             this project's vectorizer
+    by hand          the model rewritten for batches
+
+The last three run as a graph and compiled by XLA. For ours the server's builder takes the faster form of the two, so the
+faster one counts; so it does for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.sessions import with_xla
+from benchmarks.workloads import Workload
+from vectorizer import vectorize
+
+__all__ = ["BOTH_FORMS", "ONE_BY_ONE", "Graphs", "graphs_of", "said"]
+
+ONE_BY_ONE = "one by one"
+#: Run as a graph and compiled by XLA.
+BOTH_FORMS = ("ours", "by hand", "vectorized_map")
+
+
+@dataclass(slots=True)
+class Graphs:
+    """Concrete functions by contender, and why a contender has none."""
+
+    outputs: tuple[str, ...]
+    made: dict[str, Any] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, make: Callable[[], Any]) -> None:
+        """Make a graph; what fails is a result."""
+        try:
+            self.made[name] = make()
+        except Exception as error:  # noqa: BLE001 - stock pfor fails on some models, which is what is measured
+            self.missing[name] = said(error)
+
+
+def said(error: Exception) -> str:
+    """Return an error in one line."""
+    lines = [line for line in str(error).splitlines() if line.strip()] or [""]
+    return f"{type(error).__name__}: {lines[0][:160]}"
+
+
+def graphs_of(workload: Workload, batch: Mapping[str, np.ndarray]) -> Graphs:
+    """Return the graphs of all contenders that run in TensorFlow, for the batch's size."""
+    n_rows = len(next(iter(batch.values())))
+    one_row = {key: tf.TensorSpec(value.shape[1:], workload.inputs[key].dtype, name=key) for key, value in batch.items()}
+    rows = {key: tf.TensorSpec([n_rows, *spec.shape], spec.dtype, name=key) for key, spec in one_row.items()}
+    one = tf.function(workload.predict)
+    alone = one.get_concrete_function(**one_row)
+    answers = {key: tf.TensorSpec(value.shape, value.dtype) for key, value in alone.structured_outputs.items()}
+
+    def mapped(**batched: tf.Tensor) -> Any:
+        return tf.map_fn(lambda row: one(**row), batched, fn_output_signature=answers)
+
+    def stock(**batched: tf.Tensor) -> Any:
+        return tf.vectorized_map(lambda row: one(**row), batched)
+
+    def by_hand(**batched: tf.Tensor) -> Any:
+        return workload.by_hand(**batched)
+
+    graphs = Graphs(outputs=tuple(sorted(answers)), made={ONE_BY_ONE: alone})
+    graphs.add("map_fn", lambda: tf.function(mapped).get_concrete_function(**rows))
+    graphs.add("vectorized_map", lambda: tf.function(stock).get_concrete_function(**rows))
+    graphs.add("ours", lambda: _ours(workload, n_rows))
+    graphs.add("by hand", lambda: tf.function(by_hand).get_concrete_function(**rows))
+    for name in BOTH_FORMS:
+        if name in graphs.made and workload.not_in_xla is None:
+            graphs.add(f"{name} xla", lambda name=name: with_xla(graphs.made[name]))  # type: ignore[misc]
+    return graphs
+
+
+def _ours(workload: Workload, n_rows: int) -> Any:
+    vectorized = vectorize(
+        workload.predict,
+        inputs=workload.inputs,
+        buckets=(n_rows,),
+        lengths=workload.lengths,
+        allow_looped=workload.allow_looped,
+        tolerance=workload.tolerance,
+        examples=[_as_sent(workload, row) for row in islice(workload.examples(), 4)],
+    )
+    return vectorized.bucket(n_rows, lengths=tuple(axis.max for axis in vectorized.axes))
+
+
+def _as_sent(workload: Workload, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an example without the lengths, which are filled in."""
+    told = {length.length_input for length in workload.lengths.values()}
+    return {name: value for name, value in row.items() if name not in told}
