@@ -6,6 +6,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/set-up-$(shell cat pyproject.toml requirements/dev.lock | cksum | tr ' ' '-')
 
+# What `make bench` compares with is installed by it alone.
+BENCH_STAMP := $(VENV)/set-up-bench-$(shell cat pyproject.toml requirements/bench.lock | cksum | tr ' ' '-')
+
 # Further arguments, for example: make test ARGS="-k planner"
 ARGS ?=
 
@@ -39,8 +42,14 @@ serve: setup ## Serve the digits model on http://127.0.0.1:8000 until Ctrl-C
 load: setup ## Compare Rowwise with both baselines at 1, 8, 32 and 128 callers; writes a table and a picture
 	@$(BIN)/python -m loadtests.compare $(ARGS)
 
-bench: setup ## Measure the vectorizer and the batching core
+bench: $(BENCH_STAMP) ## Measure the vectorizer against what else there is, and the batching core
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+# A contender that can't be installed here is left out of the measurement, which says so.
+$(BENCH_STAMP): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bench.lock \
+		|| echo "JAX and DyNet could not be installed: they are left out."
+	@rm -f $(VENV)/set-up-bench-* && touch $@
 
 bench-gpu: setup ## The same on the GPUs that TensorFlow lists; says so if there are none
 	@$(BIN)/python -m benchmarks --device gpu $(ARGS)

@@ -25,6 +25,7 @@ from benchmarks.other_libraries import workers_for
 from benchmarks.report import Line, write_report
 from benchmarks.rounds import timed_in_rounds, timer_of
 from benchmarks.sessions import callables_of
+from benchmarks.targets import forward_verdicts
 
 __all__ = ["main", "measure_line"]
 
@@ -33,8 +34,10 @@ BATCH_SIZES = (1, 8, 64)
 BUDGET_S = 10.0
 
 
-def measure_line(name: str, n_rows: int, *, budget_s: float, only: tuple[str, ...] = ()) -> Line:
-    """Check and time all contenders on ``n_rows`` real examples. ``only`` leaves out the others.
+def measure_line(
+    name: str, n_rows: int, *, sizes: tuple[int, ...], budget_s: float, only: tuple[str, ...] = ()
+) -> Line:
+    """Check and time all contenders on ``n_rows`` real examples, one of ``sizes``. ``only`` leaves out the others.
 
     Errors: AssertionError if a contender's answers differ from those of the per-example function.
     """
@@ -43,12 +46,15 @@ def measure_line(name: str, n_rows: int, *, budget_s: float, only: tuple[str, ..
 
     workload = WORKLOADS[name]
     batch = workload.batch(n_rows)
-    graphs = graphs_of(workload, batch)
+    graphs = graphs_of(workload, batch, sizes=sizes)
     kept = {key: graph for key, graph in graphs.made.items() if not only or key in (*only, ONE_BY_ONE)}
     missing = dict(graphs.missing)
     whole = list(batch.values())
     rows = [[_row(value, row) for value in whole] for row in range(n_rows)]
-    with callables_of(kept, inputs=list(batch), outputs=graphs.outputs) as calls, tempfile.TemporaryDirectory() as scratch:
+    with (
+        callables_of(kept, inputs=list(batch), outputs=graphs.outputs) as calls,
+        tempfile.TemporaryDirectory() as scratch,
+    ):
 
         def one_by_one() -> list[np.ndarray]:
             answers = [calls[ONE_BY_ONE](*row) for row in rows]
@@ -76,9 +82,7 @@ def measure_line(name: str, n_rows: int, *, budget_s: float, only: tuple[str, ..
                     timers[key] = worker
                 except RuntimeError as error:
                     missing[key] = str(error)
-            return Line(
-                model=name, rows=n_rows, times_s=timed_in_rounds(timers, budget_s=budget_s), missing=missing
-            )
+            return Line(model=name, rows=n_rows, times_s=timed_in_rounds(timers, budget_s=budget_s), missing=missing)
         finally:
             for worker in workers.values():
                 worker.close()
@@ -90,9 +94,7 @@ def _row(value: np.ndarray, row: int) -> Any:
 
 def _check(name: str, answers: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
     for output, wanted in expected.items():
-        np.testing.assert_allclose(
-            answers[output], wanted, rtol=1e-4, atol=1e-5, err_msg=f"{output} of {name} differs"
-        )
+        np.testing.assert_allclose(answers[output], wanted, rtol=1e-4, atol=1e-5, err_msg=f"{output} of {name} differs")
 
 
 def main() -> int:
@@ -103,7 +105,9 @@ def main() -> int:
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="where graphs run (default: cpu)")
     parser.add_argument("--models", default=",".join(WORKLOADS), help="default: %(default)s")
     parser.add_argument("--rows", default=",".join(map(str, BATCH_SIZES)), help="batch sizes (default: %(default)s)")
-    parser.add_argument("--only", default="", help="contenders, such as 'ours,ours xla,by hand,by hand xla' (default: all)")
+    parser.add_argument(
+        "--only", default="", help="contenders, such as 'ours,ours xla,by hand,by hand xla' (default: all)"
+    )
     parser.add_argument("--budget-s", type=float, default=BUDGET_S, help="seconds for each line (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"), help="default: %(default)s")
     options = parser.parse_args()
@@ -119,14 +123,15 @@ def main() -> int:
     machine = describe_machine()
     print(f"{machine}\nTime of a batch as a multiple of ours; microseconds for ours.\n")
     lines = []
+    sizes = tuple(map(int, options.rows.split(",")))
     for name in options.models.split(","):
-        for n_rows in map(int, options.rows.split(",")):
+        for n_rows in sizes:
             start_s = time.perf_counter()
             only = tuple(filter(None, options.only.split(",")))
-            line = measure_line(name, n_rows, budget_s=options.budget_s, only=only)
+            line = measure_line(name, n_rows, sizes=sizes, budget_s=options.budget_s, only=only)
             lines.append(line)
             print(f"{line.text()}   ({time.perf_counter() - start_s:.0f} s)", flush=True)
-    write_report(lines, title="forward", machine=machine, directory=options.output)
+    write_report(lines, title="forward", machine=machine, directory=options.output, verdicts=forward_verdicts)
     return 0
 
 

@@ -49,9 +49,7 @@ def _tree_lstm(w: Mapping[str, Any], x: Arrays) -> Any:
             gates = dy.affine_transform([w["bias"], w["children"], inputs])
         else:
             gates = dy.affine_transform([w["bias"], w["inputs"], w["words"][int(word)]])
-        write, read, keep_l, keep_r, news = (
-            dy.pick_range(gates, at * n_units, (at + 1) * n_units) for at in range(5)
-        )
+        write, read, keep_l, keep_r, news = (dy.pick_range(gates, at * n_units, (at + 1) * n_units) for at in range(5))
         cell = dy.cmult(dy.logistic(write), dy.tanh(news))
         if left:
             cell += dy.cmult(dy.logistic(keep_l), states[left][1]) + dy.cmult(dy.logistic(keep_r), states[right][1])

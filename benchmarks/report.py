@@ -86,9 +86,7 @@ def write_report(
 
     directory.mkdir(parents=True, exist_ok=True)
     reasons = [
-        f"- {line.model}, {line.rows} rows, {name}: {reason}"
-        for line in lines
-        for name, reason in line.missing.items()
+        f"- {line.model}, {line.rows} rows, {name}: {reason}" for line in lines for name, reason in line.missing.items()
     ]
     text = "\n".join(
         [

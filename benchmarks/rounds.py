@@ -2,8 +2,8 @@
 
 Absolute times mean little on a machine that does other things as well. Ratios are taken within a round, between
 timings that lie milliseconds apart, and the median of the rounds counts. What is timed is the processor's time of the
-contender's process: all contenders here are bound to one thread, so that on an idle machine it is the time on the clock,
-and on a busy one it leaves out the time that others had the core for.
+contender's process: all contenders here are bound to one thread, so that on an idle machine it is the time on the
+clock, and on a busy one it leaves out the time that others had the core for.
 """
 
 from __future__ import annotations

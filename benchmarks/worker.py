@@ -63,7 +63,7 @@ def main() -> None:
                 timer = timer_of(_load(options.library, options.workload, request["load"]))
             elif timer is not None:
                 answer["seconds"] = timer(request["calls"])
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the measuring process reports it
             answer["error"] = f"{type(error).__name__}: {error}".strip()[:400]
         print(json.dumps(answer), file=answers, flush=True)
 

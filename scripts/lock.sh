@@ -22,6 +22,8 @@ lock image-cpu pyproject.toml --extra models "$@"
 lock image-gpu pyproject.toml --extra models --extra gpu "$@"
 lock loadtest pyproject.toml --extra loadtest "$@"
 lock dev pyproject.toml --extra dev --extra docs --extra loadtest "$@"
+# Installed beside what dev.lock installs.
+lock bench pyproject.toml --extra bench --constraint requirements/dev.lock "$@"
 
 if grep -nE '://|--(extra-)?index-url|--find-links' requirements/*.lock; then
   echo "error: a lock names where packages came from" >&2

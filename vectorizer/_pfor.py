@@ -584,7 +584,12 @@ def constant_of(tensor: Any) -> Any:
 
 def stacked(value: Any, pfor_input: Any) -> tf.Tensor:
     """Return a wrapped tensor's value for each row: itself, or repeated if all rows share it."""
-    return value.t if value.is_stacked else _stock._stack(value.t, tf.reshape(_n_rows(pfor_input.pfor), [1])).t
+    if value.is_stacked:
+        return value.t
+    known = _tensor_util.constant_value(pfor_input.pfor.loop_len_vector)
+    if known is not None and value.t.shape.is_fully_defined() and value.t.dtype not in (tf.resource, tf.variant):
+        return tf.broadcast_to(value.t, [int(known[0]), *value.t.shape])
+    return _stock._stack(value.t, tf.reshape(_n_rows(pfor_input.pfor), [1])).t
 
 
 def not_for_these(reason: str) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ CLASSES = 10
 def _initial() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed=120)
     values = {"head": rng.normal(0, CHANNELS[-1] ** -0.5, (CHANNELS[-1], CLASSES))}
-    for layer, (n_in, n_out) in enumerate(zip(CHANNELS, CHANNELS[1:], strict=False)):
+    for layer, (n_in, n_out) in enumerate(pairwise(CHANNELS)):
         values[f"kernel{layer}"] = rng.normal(0, np.sqrt(2 / (9 * n_in)), (3, 3, n_in, n_out))
         values[f"bias{layer}"] = rng.normal(0, 0.1, n_out)
     return {name: value.astype(np.float32) for name, value in values.items()}

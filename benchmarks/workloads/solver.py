@@ -25,9 +25,9 @@ def _by_hand(
     volatility = tf.clip_by_value(tf.maximum(bend, line), 1e-4, one.HIGHEST / 2)
     volatility = tf.where(solvable, volatility, tf.zeros_like(price))
 
-    def step(active: tf.Tensor, volatility: tf.Tensor, low: tf.Tensor, high: tf.Tensor, steps: tf.Tensor) -> tuple[
-        tf.Tensor, ...
-    ]:
+    def step(
+        active: tf.Tensor, volatility: tf.Tensor, low: tf.Tensor, high: tf.Tensor, steps: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
         value, slope = one.black_price(volatility, forward, strike, years)
         is_below = value < time_value
         low, high = tf.where(is_below, volatility, low), tf.where(is_below, high, volatility)

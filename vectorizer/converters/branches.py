@@ -57,7 +57,7 @@ def _if(pfor_input: Any) -> Any:
     branches = [called_graph(op, "else_branch"), called_graph(op, "then_branch")]
     predicate = pfor_input.input(0)
     taken = predicate.t if predicate.t.dtype == tf.bool else tf.not_equal(predicate.t, 0)
-    choice = wrap(tf.cast(taken, tf.int32), stacked=predicate.is_stacked)
+    choice = wrap(taken if predicate.is_stacked else tf.cast(taken, tf.int32), stacked=predicate.is_stacked)
     return _converted(pfor_input, choice, branches, stock="If")
 
 
@@ -101,7 +101,7 @@ def _choose(pfor_input: Any, choice: Any, branches: Sequence[Any]) -> list[Any] 
     if choice.is_stacked:
         results: list[tf.Tensor] | None = None
         for number, branch in enumerate(branches):
-            takes = tf.equal(choice.t, number)
+            takes = _takes(choice.t, number)
             new = _run_branch(pfor_input, branch, inputs, takes, outcome, forms, conversions[number])
             results = (
                 new
@@ -125,6 +125,13 @@ def _choose(pfor_input: Any, choice: Any, branches: Sequence[Any]) -> list[Any] 
             for form, output in zip(forms, _listed(taken, forms or (None,)), strict=bool(forms))
         ]
     )
+
+
+def _takes(choice: tf.Tensor, number: int) -> tf.Tensor:
+    """Return which rows take a branch: a predicate is a mask as it is."""
+    if choice.dtype == tf.bool:
+        return choice if number else ~choice
+    return tf.equal(choice, number)
 
 
 @dataclass(frozen=True, slots=True)

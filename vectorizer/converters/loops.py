@@ -5,7 +5,8 @@ whole. What pfor does instead, cutting the finished rows out at every step, copi
 shapes dynamic, and so keeps XLA away.
 
 1. ``active[rows]`` says which rows are still in the loop. Rows only ever leave.
-2. A loop variable that differs per row is *stacked*: an active row takes its new value, another keeps its own.
+2. A loop variable that differs per row is *stacked*: an active row takes its new value, another keeps its own. If
+   nothing reads it after the loop, it matters to active rows alone, and no step chooses.
 3. A variable that is the same for all rows, such as a step counter, stays ONE value: all active rows agree on it,
    and nobody asks the others. Masking it would make ``x[t]`` a gather. Where something after the loop reads it, a
    stacked copy is kept of the value that each row left with.
@@ -48,7 +49,7 @@ from vectorizer._pfor import (
 from vectorizer.checks import checks_in
 from vectorizer.converters.costly import is_costly
 from vectorizer.converters.lists import Content, as_list, captured, lent, listed
-from vectorizer.converters.masks import masked, of_rows
+from vectorizer.converters.masks import current_mask, masked, of_rows
 from vectorizer.converters.partitions import first_rows, loop_sizes
 from vectorizer.converters.raising import raising_ops
 from vectorizer.converters.rows import borrowed, elements_where, rows_at, rows_put, rows_where
@@ -72,7 +73,9 @@ class _Plan:
     cond_is_stacked: bool
     #: What reaches an op that can raise.
     lent: frozenset[int]
-    #: Shared variables that something after the loop reads.
+    #: What something after the loop reads.
+    read: frozenset[int]
+    #: Shared variables among them.
     read_shared: tuple[int, ...]
     #: What the changing lists are before the loop, of known elements for each row.
     lists: dict[int, Content]
@@ -183,18 +186,14 @@ class _Loop:
         if any(content.dense is None for content in lists.values()):
             raise NotImplementedError("nothing shows the shape of a TensorArray's elements: declare element_shape")
         op = self._pfor_input.op
-        read = {
-            index
-            for index in self._changing
-            if op.outputs[index].consumers()
-            or any(op.outputs[index] is out for out in getattr(op.graph, "outputs", ()))
-        }
+        read = frozenset(index for index in self._changing if _is_read(op.outputs[index]))
         lent = self._reaching(raising_ops(conversions))
         return _Plan(
             changing=self._changing,
             stacked=tuple(is_stacked),
             cond_is_stacked=cond.is_stacked,
             lent=lent,
+            read=read,
             read_shared=tuple(index for index in self._changing if index in read and not is_stacked[index]),
             lists=lists,
             written=frozenset(
@@ -340,7 +339,8 @@ class _Loop:
                     given[index] = tf.gather(state[index], lender, axis=int(index in plan.lists))
                 elif index not in plan.changing:
                     constants[index] = lent(values[index], lender)
-        with masked(active):
+        # There is an active row in every step; one that the surroundings are for too only where they are for all.
+        with masked(active, is_some=current_mask() is None):
             made = self._step(constants, given, plan)
             remain = active & self._run(self._cond, constants, made, plan)[0].t
         left_with = {
@@ -348,13 +348,21 @@ class _Loop:
             for index, was in left_with.items()
         }
         advanced = {
-            index: chosen(index, active, new, state[index]) if index in own else new for index, new in made.items()
+            index: chosen(index, active, new, state[index]) if index in own and index in plan.read else new
+            for index, new in made.items()
         }
         return remain, advanced, left_with
 
 
 def _start(values: Sequence[Any], plan: _Plan) -> dict[int, Any]:
     return {index: plan.lists[index].dense if index in plan.lists else values[index].t for index in plan.changing}
+
+
+def _is_read(tensor: Any) -> bool:
+    """Return True if something is computed from a tensor. TensorFlow copies each result of a loop, read or not."""
+    if any(tensor is output for output in getattr(tensor.graph, "outputs", ())):
+        return True
+    return any(user.type != "Identity" or _is_read(user.outputs[0]) for user in tensor.consumers())
 
 
 def _reached(graph: Any, tensors: Sequence[Any]) -> frozenset[int]:

@@ -13,15 +13,18 @@ import tensorflow as tf
 
 __all__ = ["current_mask", "masked", "of_rows", "valid_index"]
 
-#: Innermost last; one conversion runs at a time.
-_masks: list[tf.Tensor] = []
+#: Innermost last, and whether each is known to hold a row; one conversion runs at a time.
+_masks: list[tuple[tf.Tensor, bool]] = []
 
 
 @contextmanager
-def masked(mask: tf.Tensor) -> Iterator[None]:
-    """Convert for the rows of ``mask`` that the surroundings are for too. Shapes: mask [rows]."""
+def masked(mask: tf.Tensor, *, is_some: bool = False) -> Iterator[None]:
+    """Convert for the rows of ``mask`` that the surroundings are for too; ``is_some`` if there is at least one.
+
+    Shapes: mask [rows].
+    """
     outer = current_mask()
-    _masks.append(mask if outer is None else mask & outer)
+    _masks.append((mask if outer is None else mask & outer, is_some))
     try:
         yield
     finally:
@@ -35,7 +38,7 @@ def of_rows(places: tf.Tensor) -> Iterator[None]:
     if outer is None:
         yield
         return
-    _masks.append(tf.gather(outer, places))
+    _masks.append((tf.gather(outer, places), False))
     try:
         yield
     finally:
@@ -44,7 +47,7 @@ def of_rows(places: tf.Tensor) -> Iterator[None]:
 
 def current_mask() -> tf.Tensor | None:
     """Return the rows that are converted for; None if all are. Shapes: [rows]."""
-    return _masks[-1] if _masks else None
+    return _masks[-1][0] if _masks else None
 
 
 def valid_index(index: tf.Tensor, *, size: int, stacked: bool) -> tf.Tensor:
@@ -54,7 +57,7 @@ def valid_index(index: tf.Tensor, *, size: int, stacked: bool) -> tf.Tensor:
     Shapes: index [rows, *s] if stacked, else [*s].
     """
     mask = current_mask()
-    if mask is None:
+    if mask is None or (not stacked and _masks[-1][1]):
         return index
     counts = tf.reshape(mask, [-1, *[1] * (index.shape.rank - 1)]) if stacked else tf.reduce_any(mask)
     return tf.where(counts | ((index >= 0) & (index < size)), index, tf.zeros_like(index))

@@ -13,16 +13,21 @@ import tensorflow as tf
 
 from vectorizer._pfor import Converter, stock_registry, wrap
 
-__all__ = ["CONVERTERS", "reshaped"]
+__all__ = ["CONVERTERS", "before_reshapes", "reshaped"]
 
 _SHAPE_OPS = frozenset({"ExpandDims", "Reshape", "Squeeze"})
 
 
+def before_reshapes(tensor: tf.Tensor) -> tf.Tensor:
+    """Return what a tensor was before the last changes of its shape, as far as shapes are known."""
+    while tensor.op.type in _SHAPE_OPS and tensor.op.inputs[0].shape.is_fully_defined():
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
 def reshaped(tensor: tf.Tensor, shape: list[int]) -> tf.Tensor:
     """Return ``tensor`` in a fully known shape, made from before the last changes of shape that led to it."""
-    source = tensor
-    while source.op.type in _SHAPE_OPS and source.op.inputs[0].shape.is_fully_defined():
-        source = source.op.inputs[0]
+    source = before_reshapes(tensor)
     return source if source.shape.as_list() == shape else tf.reshape(source, shape)
 
 
