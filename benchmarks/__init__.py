@@ -2,10 +2,14 @@
 
 ::
 
-    core_overhead    CPU of the batching core for each row
-    vectorized_mlp   the digits network at each batch size and executor, against the same batched by hand
-    vectorizer       all example models against loops, stock pfor and graphs that were batched by hand
-    by_hand          the example models, batched by hand
+    core_overhead      CPU of the batching core for each row
+    planner_arrivals   what counting arrivals brings, in virtual time
+    forward            forward models against loops, stock pfor, code batched by hand, JAX and DyNet
+    paper_list         the paper's configurations, derivatives and others, against a loop and stock pfor
+
+    workloads          the forward models: for one example, and the same batched by hand
+    paper              the paper's configurations
+    in_jax, in_dynet   the forward models in other libraries, each run in a process of its own (worker)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: the batching core and the vectorizer; with ``--device gpu`` graphs alone."""
+"""``python -m benchmarks``: the batching core and the vectorizer; with ``--device gpu`` forward models alone."""
 
 from __future__ import annotations
 
@@ -12,14 +12,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="where graphs run (default: cpu)")
     options = parser.parse_args()
-    commands = [["benchmarks.vectorizer", "--device", options.device]]
+    commands = [["benchmarks.forward", "--device", options.device]]
     if options.device == "cpu":
-        commands = [
-            ["benchmarks.core_overhead"],
-            ["benchmarks.planner_arrivals"],
-            ["benchmarks.vectorized_mlp"],
-            *commands,
-        ]
+        commands = [["benchmarks.core_overhead"], ["benchmarks.planner_arrivals"], *commands, ["benchmarks.paper_list"]]
     failed = 0
     for command in commands:
         print(f"\n== {command[0]}", flush=True)

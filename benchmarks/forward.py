@@ -63,7 +63,7 @@ def measure_line(
         expected = dict(zip(graphs.outputs, one_by_one(), strict=True))
         timers: dict[str, Any] = {}
         for key, call in calls.items():
-            run = one_by_one if key == ONE_BY_ONE else (lambda call=call: call(*whole))  # type: ignore[misc]
+            run = one_by_one if key == ONE_BY_ONE else (lambda call=call: call(*whole))
             try:
                 answers = run()
             except Exception as error:  # noqa: BLE001 - what XLA can't compile is a result
@@ -131,7 +131,9 @@ def main() -> int:
             line = measure_line(name, n_rows, sizes=sizes, budget_s=options.budget_s, only=only)
             lines.append(line)
             print(f"{line.text()}   ({time.perf_counter() - start_s:.0f} s)", flush=True)
-    write_report(lines, title="forward", machine=machine, directory=options.output, verdicts=forward_verdicts)
+            # After each line, so that a run that is broken off leaves what it has.
+            write_report(lines, title="forward", machine=machine, directory=options.output, verdicts=forward_verdicts)
+    print("\n" + (options.output / "forward.md").read_text())
     return 0
 
 

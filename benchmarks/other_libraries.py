@@ -74,7 +74,7 @@ class Worker:
 
 def workers_for(workload: str, *, not_in_xla: str | None) -> tuple[dict[str, Worker], dict[str, str]]:
     """Start the other libraries' contenders for a model; also say why some are missing."""
-    wanted = {"jax.vmap": ("jax",)}
+    wanted: dict[str, tuple[str, ...]] = {"jax.vmap": ("jax",)}
     missing = {}
     if not_in_xla is not None:
         missing["jax.vmap"] = not_in_xla

@@ -146,9 +146,11 @@ def main() -> int:
             line = Line(model=configuration.name, rows=configuration.rows, times_s={}, missing={"all": said(error)})
         lines.append(line)
         print(f"{line.text()}   ({time.perf_counter() - start_s:.0f} s)", flush=True)
+        # After each line, so that a run that is broken off leaves what it has.
+        write_report(lines, title="paper", machine=machine, directory=options.output, verdicts=derivative_verdicts)
         for name, reason in line.missing.items():
             print(f"    {name}: {reason}", flush=True)
-    write_report(lines, title="paper", machine=machine, directory=options.output, verdicts=derivative_verdicts)
+    print("\n" + (options.output / "paper.md").read_text())
     return 0
 
 

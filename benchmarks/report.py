@@ -27,8 +27,8 @@ class Line:
     missing: dict[str, str] = field(default_factory=dict)
 
     def faster_form(self, name: str) -> str | None:
-        """Return the faster of a contender's forms, graph or XLA; None if none ran."""
-        forms = [form for form in (name, f"{name} xla") if form in self.times_s]
+        """Return the fastest of a contender's forms: graph or XLA, masked or partitioned; None if none ran."""
+        forms = [form for form in self.times_s if form == name or set(_rest(form, name)) & {"partitioned", "xla"}]
         return min(forms, key=lambda form: statistics.median(self.times_s[form]), default=None)
 
     def multiple(self, name: str) -> float | None:
@@ -39,11 +39,13 @@ class Line:
     def cells(self) -> list[str]:
         """Return the line of a table."""
         ours = self.faster_form("ours")
+        compiler = "XLA" if ours and ours.endswith("xla") else "graph"
         cells = [self.model, str(self.rows)]
         if ours is None:
             cells += ["fails", "-"]
         else:
-            cells += [f"{statistics.median(self.times_s[ours]) * 1e6:,.0f}", "XLA" if ours.endswith("xla") else "graph"]
+            form = f"{compiler}, partitioned" if "partitioned" in ours else compiler
+            cells += [f"{statistics.median(self.times_s[ours]) * 1e6:,.0f}", form]
         for name in COLUMNS:
             multiple = self.multiple(name)
             if multiple is not None:
@@ -57,7 +59,11 @@ class Line:
         """Return the line for a console."""
         model, rows, ours, form, *others = self.cells()
         named = [f"{name} {cell}" for name, cell in zip(COLUMNS, others, strict=True) if cell != "-"]
-        return f"{model:<16}{rows:>4}{ours:>12} us {form:<6}" + "  ".join(named)
+        return f"{model:<16}{rows:>4}{ours:>12} us {form:<17}" + "  ".join(named)
+
+
+def _rest(form: str, name: str) -> list[str]:
+    return form.removeprefix(f"{name} ").split() if form.startswith(f"{name} ") else []
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -81,7 +87,7 @@ def write_report(
     directory: Path,
     verdicts: Callable[[Sequence[Line]], list[str]] | None = None,
 ) -> None:
-    """Write table, reasons and verdicts as Markdown, every timing as JSON, and a picture; print the first."""
+    """Write table, reasons and verdicts as Markdown, every timing as JSON, and a picture."""
     from benchmarks.pictures import draw
 
     directory.mkdir(parents=True, exist_ok=True)
@@ -101,9 +107,7 @@ def write_report(
             *(["Not measured:", "", *reasons] if reasons else []),
         ]
     )
-    print(f"\n{text}\n")
     (directory / f"{title}.md").write_text(text + "\n")
     content = {"machine": machine, "lines": [asdict(line) for line in lines]}
     (directory / f"{title}.json").write_text(json.dumps(content, indent=1))
     draw(lines, title=title, path=directory / f"{title}.png")
-    print(f"{directory / title}.md, .json, .png")

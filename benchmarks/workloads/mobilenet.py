@@ -22,14 +22,12 @@ CLASSES = 100
 
 @functools.cache
 def _model() -> Any:
-    import keras
-
     with tf.init_scope():
-        keras.utils.set_random_seed(110)
-        model = keras.applications.MobileNetV2(input_shape=(SIZE, SIZE, 3), weights=None, classes=CLASSES)
+        tf.keras.utils.set_random_seed(110)
+        model = tf.keras.applications.MobileNetV2(input_shape=(SIZE, SIZE, 3), weights=None, classes=CLASSES)
         rng = np.random.default_rng(seed=110)
         for layer in model.layers:
-            if isinstance(layer, keras.layers.BatchNormalization):
+            if isinstance(layer, tf.keras.layers.BatchNormalization):
                 # As after training: with all means 0 and variances 1 the norms would have nothing to do.
                 scale, shift, mean, variance = layer.get_weights()
                 near = rng.normal(0, 0.1, (3, *scale.shape)).astype(np.float32)

@@ -46,7 +46,7 @@ def _add(pfor_input: Any) -> Any:
 
 
 def _is_channels_last(op: Any) -> bool:
-    return op.type == "MatMul" or op.get_attr("data_format") == b"NHWC"
+    return bool(op.type == "MatMul" or op.get_attr("data_format") == b"NHWC")
 
 
 def _activation(pfor_input: Any) -> Any:
