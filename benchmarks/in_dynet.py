@@ -6,7 +6,7 @@ Source: G. Neubig, Y. Goldberg, C. Dyer, "On-the-fly Operation Batching in Dynam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dynet as dy
@@ -39,22 +39,25 @@ def _lstm(w: Mapping[str, Any], x: Arrays) -> Any:
 
 
 def _tree_lstm(w: Mapping[str, Any], x: Arrays) -> Any:
-    n_units = w["head"].dim()[0][1]
-    states: list[Any] = [None]
-    for word, left, right in zip(x["words"], x["left"], x["right"], strict=True):
-        if len(states) > x["n_nodes"]:
-            break
-        if left:
-            inputs = dy.concatenate([states[left][0], states[right][0]])
-            gates = dy.affine_transform([w["bias"], w["children"], inputs])
-        else:
-            gates = dy.affine_transform([w["bias"], w["inputs"], w["words"][int(word)]])
-        write, read, keep_l, keep_r, news = (dy.pick_range(gates, at * n_units, (at + 1) * n_units) for at in range(5))
+    n_units, most = w["head"].dim()[0][1], len(x["words"])
+
+    def gated(gates: Any, children: Sequence[Any]) -> tuple[Any, Any]:
+        write, read, *keep, news = (dy.pick_range(gates, at * n_units, (at + 1) * n_units) for at in range(5))
         cell = dy.cmult(dy.logistic(write), dy.tanh(news))
-        if left:
-            cell += dy.cmult(dy.logistic(keep_l), states[left][1]) + dy.cmult(dy.logistic(keep_r), states[right][1])
-        states.append((dy.cmult(dy.logistic(read), dy.tanh(cell)), cell))
-    return dy.softmax(w["head"] * states[-1][0])
+        for kept, (_, child_cell) in zip(keep, children, strict=False):
+            cell += dy.cmult(dy.logistic(kept), child_cell)
+        return dy.cmult(dy.logistic(read), dy.tanh(cell)), cell
+
+    states = {}
+    for leaf, word in enumerate(x["words"][: x["n_leaves"]]):
+        states[leaf] = gated(dy.affine_transform([w["bias"], w["inputs"], w["words"][int(word)]]), ())
+    root = states[0]
+    for inner in range(x["n_leaves"] - 1):
+        children = [states[int(x[side][inner])] for side in ("left", "right")]
+        inputs = dy.concatenate([hidden for hidden, _ in children])
+        root = gated(dy.affine_transform([w["bias"], w["children"], inputs]), children)
+        states[most + inner] = root
+    return dy.softmax(w["head"] * root[0])
 
 
 _MODELS: dict[str, Model] = {"mlp": _mlp, "lstm": _lstm, "tree_lstm": _tree_lstm}

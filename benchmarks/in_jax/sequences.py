@@ -28,20 +28,24 @@ def _lstm(w: Tensors, x: Tensors) -> dict[str, Any]:
 
 
 def _tree_lstm(w: Tensors, x: Tensors) -> dict[str, Any]:
-    units = w["head"].shape[0]
-    from_words = w["words"][x["words"]] @ w["inputs"] + w["bias"]
+    n_units, most = w["head"].shape[0], len(x["words"])
+    write, read, _, _, news = jnp.split(w["words"][x["words"]] @ w["inputs"] + w["bias"], 5, axis=1)
+    cells = jax.nn.sigmoid(write) * jnp.tanh(news)
+    leaves = jnp.concatenate([jax.nn.sigmoid(read) * jnp.tanh(cells), cells], 1)
 
-    def step(node: Any, states: Any) -> Any:
-        hidden_l, cell_l = jnp.split(states[x["left"][node]], 2)
-        hidden_r, cell_r = jnp.split(states[x["right"][node]], 2)
-        gates = from_words[node] + jnp.concatenate([hidden_l, hidden_r]) @ w["children"]
+    def step(inner: Any, states: Any) -> Any:
+        hidden_l, cell_l = jnp.split(states[x["left"][inner]], 2)
+        hidden_r, cell_r = jnp.split(states[x["right"][inner]], 2)
+        gates = jnp.concatenate([hidden_l, hidden_r]) @ w["children"] + w["bias"]
         write, read, keep_l, keep_r, news = jnp.split(gates, 5)
         kept = jax.nn.sigmoid(keep_l) * cell_l + jax.nn.sigmoid(keep_r) * cell_r
         cell = jax.nn.sigmoid(write) * jnp.tanh(news) + kept
-        return states.at[node + 1].set(jnp.concatenate([jax.nn.sigmoid(read) * jnp.tanh(cell), cell]))
+        return states.at[most + inner].set(jnp.concatenate([jax.nn.sigmoid(read) * jnp.tanh(cell), cell]))
 
-    states = jax.lax.fori_loop(0, x["n_nodes"], step, jnp.zeros((len(x["words"]) + 1, 2 * units)))
-    return {"probabilities": jax.nn.softmax(states[x["n_nodes"], :units] @ w["head"])}
+    start = jnp.concatenate([leaves, jnp.zeros((most - 1, 2 * n_units))])
+    states = jax.lax.fori_loop(0, x["n_leaves"] - 1, step, start)
+    root = states[jnp.where(x["n_leaves"] > 1, most + x["n_leaves"] - 2, 0), :n_units]
+    return {"probabilities": jax.nn.softmax(root @ w["head"])}
 
 
 def _greedy_decoder(w: Tensors, x: Tensors) -> dict[str, Any]:

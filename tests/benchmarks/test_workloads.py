@@ -31,7 +31,7 @@ def test_a_model_batched_by_hand_answers_as_its_per_example_function(name: str) 
 
 def test_examples_of_variable_length_differ_in_it() -> None:
     """Lengths that all agree would leave out what masking costs."""
-    for name, length in {"lstm": "length", "tree_lstm": "n_nodes", "encoder": "length"}.items():
+    for name, length in {"lstm": "length", "tree_lstm": "n_leaves", "encoder": "length"}.items():
         assert len(set(WORKLOADS[name].batch(8)[length].tolist())) > 1
 
 
