@@ -201,3 +201,18 @@ def test_distribution_by_rejection_is_looped_by_permission_only() -> None:
 def test_unknown_choice_is_refused() -> None:
     with pytest.raises(DeclarationError, match="random: expected 'seeded' or 'refuse', got 'yes'"):
         vectorize(draws, inputs={"x": spec(4)}, buckets=(1,), random="yes")
+
+
+def test_random_rotation_of_each_image_takes_no_loop_and_depends_on_its_seed_alone() -> None:
+    """Keras' layer draws one angle for each image; mapped over a batch it looped over ops, many times slower."""
+    layer = keras.layers.RandomRotation(0.2, fill_mode="constant")
+    vectorized = vectorize(
+        lambda image: layer(image[None], training=True)[0], inputs={"image": spec(8, 8, 3)}, buckets=(1, 4)
+    )
+    certificate = vectorized.certificate
+    assert (certificate.loops_batched, certificate.looped) == (0, ())
+    images = np.random.default_rng(0).random((3, 8, 8, 3), np.float32)
+    together = vectorized(image=images, seed=[1, 2, 1])
+    for row, seed in enumerate([1, 2, 1]):
+        np.testing.assert_array_equal(vectorized(image=images[row : row + 1], seed=[seed])[0], together[row])
+    assert not np.array_equal(together[0], vectorized(image=images[:1], seed=[2])[0])
