@@ -17,8 +17,10 @@ __all__ = ["Prediction", "decode_predictions", "encode_instances"]
 Prediction = np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any]]
 
 
-def encode_instances(name: str, signature: RemoteSignature, examples: Sequence[Any]) -> bytes:
-    """Return the body that asks model ``name`` for ``examples``.
+def encode_instances(
+    name: str, signature: RemoteSignature, examples: Sequence[Any], chosen: Mapping[str, Any] | None = None
+) -> bytes:
+    """Return the body that asks model ``name`` for ``examples``; ``chosen`` are its other keys.
 
     An example is a dict of the model's inputs, or the bare value where there is one. Bare is also how the
     value of an only input travels. Errors: WrongInputs, naming the example.
@@ -36,7 +38,7 @@ def encode_instances(name: str, signature: RemoteSignature, examples: Sequence[A
         sent = [key for key in signature.inputs if key in example]
         values = {key: to_wire(example[key], where=f"input {key!r} of {where}") for key in sent}
         instances.append(values[signature.required[0]] if len(values) == len(signature.required) == 1 else values)
-    return encode_json({"instances": instances})
+    return encode_json({**(chosen or {}), "instances": instances})
 
 
 def decode_predictions(name: str, signature: RemoteSignature, answer: Any, *, n_examples: int) -> list[Prediction]:

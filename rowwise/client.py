@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from rowwise._derivatives import derivative_signature, query
 from rowwise._http import Connection, model_path
 from rowwise._metadata import RemoteSignature
 from rowwise._predictions import Prediction, decode_predictions, encode_instances
@@ -139,6 +140,54 @@ class Client:
             predictions += self._predict(name, part, version=version)
         return predictions
 
+    def gradient(self, name: str, example: Any, **options: Any) -> Prediction:
+        """Return the gradient of a scalar output for one example: an array, or a dict if it is by several.
+
+        ``options`` are those of ``derivative_many``. Shapes: those of what it is by. Errors: as for ``predict``.
+        """
+        return self.derivative_many("gradient", name, [example], **options)[0]
+
+    def jacobian(self, name: str, example: Any, **options: Any) -> Prediction:
+        """Return the Jacobian of an output for one example: an array, or a dict if it is by several.
+
+        ``options`` are those of ``derivative_many``. Shapes: the output's, then that of what it is by. Errors: as
+        for ``predict``.
+        """
+        return self.derivative_many("jacobian", name, [example], **options)[0]
+
+    def hessian(self, name: str, example: Any, **options: Any) -> Prediction:
+        """Return the second derivatives of a scalar output for one example, by pairs ``x,y`` if by several.
+
+        ``options`` are those of ``derivative_many``. Errors: as for ``predict``.
+        """
+        return self.derivative_many("hessian", name, [example], **options)[0]
+
+    def derivative_many(
+        self,
+        kind: str,
+        name: str,
+        examples: Iterable[Any],
+        *,
+        output: str | None = None,
+        wrt: str | Sequence[str] | None = None,
+        version: int | None = None,
+        n_per_request: int = 256,
+    ) -> list[Prediction]:
+        """Return a derivative that the model declares (gradient, jacobian or hessian) for each of ``examples``.
+
+        ``output`` and ``wrt``, inputs or variables by name, are needed where the model declares more than one.
+        Examples are those of ``predict_many``. Errors: as for ``predict``; InvalidRequest lists what there is.
+        """
+        chosen = query(kind, output, wrt)
+        signature = derivative_signature(self._metadata(name, version), kind, chosen)
+        results: list[Prediction] = []
+        for part in _parts(examples, n_per_request):
+            body = encode_instances(name, signature, part, chosen)
+            path = model_path(name, version, f":{kind}")
+            answer = self._connection.send_json("POST", path, content=body, headers=self._predict_headers)
+            results += decode_predictions(name, signature, answer, n_examples=len(part))
+        return results
+
     def models(self) -> list[VersionStatus]:
         """Return every version of every model that the server holds."""
         answer = self._connection.send_json("GET", "/v1/models")
@@ -227,9 +276,11 @@ class Client:
             return known[0]
         return self._fetch_signature(name, version)
 
+    def _metadata(self, name: str, version: int | None) -> Any:
+        return self._connection.send_json("GET", model_path(name, version, "/metadata"))
+
     def _fetch_signature(self, name: str, version: int | None) -> RemoteSignature:
-        metadata = self._connection.send_json("GET", model_path(name, version, "/metadata"))
-        signature = RemoteSignature.from_metadata(metadata)
+        signature = RemoteSignature.from_metadata(self._metadata(name, version))
         self._signatures[name, version] = (signature, time.monotonic())
         return signature
 

@@ -82,8 +82,8 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
     )
 
     def count_waiting() -> None:
-        for name, version, n_rows in host.waiting_rows():
-            metrics.of_version(name, version).queue_depth(n_rows)
+        for name, version, entry, n_rows in host.waiting_rows():
+            metrics.of_version(name, version, entry).queue_depth(n_rows)
 
     metrics.before_scrape(count_waiting)
     front = create_app(catalog, settings, metrics)
@@ -195,7 +195,7 @@ class _BatchMetrics:
     def finished(self, batch: Batch, _error: BaseException | None) -> None:
         """Count a batch and how long its rows waited."""
         key: Any = batch.group.key
-        series = self._metrics.of_version(key.model, key.version)
+        series = self._metrics.of_version(key.model, key.version, key.entry)
         series.batch(n_rows=batch.n_rows, bucket=batch.bucket, compute_s=batch.finished_s - batch.dispatched_s)
 
     def dropped(self, item: Item) -> None:

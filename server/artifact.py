@@ -22,7 +22,7 @@ from typing import Any
 
 from server.signature import ModelSignature
 
-__all__ = ["FORMAT_VERSION", "PREDICT", "CompiledGraph", "ExecutionMode", "Manifest"]
+__all__ = ["FORMAT_VERSION", "PREDICT", "CompiledGraph", "DerivativeEntry", "ExecutionMode", "Manifest"]
 
 FORMAT_VERSION = 1
 #: The entry point that every model has. Derivatives are further entry points.
@@ -65,11 +65,25 @@ class CompiledGraph:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DerivativeEntry:
+    """A further entry point: the ``kind`` of derivative, of which output, by what, and its own signature.
+
+    The signature's outputs are named after what is differentiated by (pairs, ``x,y``, of a Hessian by several).
+    """
+
+    kind: str
+    output: str
+    wrt: tuple[str, ...]
+    signature: ModelSignature
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What ``model.json`` says. ``entries`` maps entry points to their compiled graphs.
 
     ``bitwise_groups`` are, by entry point, buckets ``(rows, *lengths)`` that answer every probe with the same bits in
     the form that serves them: whoever is served from one such group can't tell by which bucket.
+    ``derivatives`` describes each of them but PREDICT, whose signature is ``signature``.
     """
 
     name: str
@@ -79,7 +93,12 @@ class Manifest:
     tensorflow_version: str
     built_at: str
     bitwise_groups: Mapping[str, tuple[tuple[tuple[int, ...], ...], ...]] = field(default_factory=dict)
+    derivatives: Mapping[str, DerivativeEntry] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION
+
+    def signature_of(self, entry: str) -> ModelSignature:
+        """Return what an entry point takes and gives."""
+        return self.signature if entry == PREDICT else self.derivatives[entry].signature
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -92,6 +111,10 @@ class Manifest:
             "signature": self.signature.to_json(),
             "entries": {name: [asdict(graph) for graph in graphs] for name, graphs in self.entries.items()},
             "bitwise_groups": dict(self.bitwise_groups),
+            "derivatives": {
+                name: {**asdict(entry), "signature": entry.signature.to_json()}
+                for name, entry in self.derivatives.items()
+            },
         }
 
     @classmethod
@@ -125,6 +148,16 @@ class Manifest:
                 },
                 tensorflow_version=value["tensorflow_version"],
                 built_at=value["built_at"],
+                derivatives={
+                    name: DerivativeEntry(
+                        kind=entry["kind"],
+                        output=entry["output"],
+                        wrt=tuple(entry["wrt"]),
+                        signature=ModelSignature.from_json(entry["signature"]),
+                    )
+                    # Artifacts of before there were any do not say so.
+                    for name, entry in value.get("derivatives", {}).items()
+                },
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{MANIFEST_FILE} is damaged: {error!r}") from error

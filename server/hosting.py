@@ -12,6 +12,7 @@ from pathlib import Path
 
 from server.artifact import PREDICT
 from server.batching import Batcher, CostTable, Group, Observer, QueueLimits, Quota
+from server.derivatives import ServedDerivative
 from server.engine import EngineThread, LoadedModel
 from server.serving import ServedModel
 from server.tensorflow_notices import load_tensorflow, notices_held
@@ -73,10 +74,14 @@ class Host:
         )
         self._engine.start_thread(self.batcher.finished, backlog_s=lambda: self.batcher.backlog_s)
 
-    def waiting_rows(self) -> Iterator[tuple[str, int, int]]:
-        """Yield model, version and how many of its rows wait, for each version that is loaded."""
+    def waiting_rows(self) -> Iterator[tuple[str, int, str, int]]:
+        """Yield model, version, entry point and how many of its rows wait, for each version that is loaded."""
         for hosted in self._hosted:
-            yield hosted.model.name, hosted.model.version, sum(group.n_rows for group in hosted.groups)
+            waiting = dict.fromkeys(hosted.loaded.manifest.entries, 0)
+            for group in hosted.groups:
+                waiting[group.key.entry] += group.n_rows  # type: ignore[attr-defined]
+            for entry, n_rows in waiting.items():
+                yield hosted.model.name, hosted.model.version, entry, n_rows
 
     def prepare(self) -> None:
         """Import TensorFlow in the background: a build has begun, and its result will be loaded."""
@@ -95,27 +100,35 @@ class Host:
         """Load and warm an artifact and make it ready to answer. Errors: ArtifactRefused; LoadFailed."""
         loaded = await self._loop.run_in_executor(self._loading, partial(_load, artifact, batch_limit))
         quota = Quota(queue_rows)
-        groups = {}
+        groups: dict[str, dict[tuple[int, ...], Group]] = {}
         for (entry, lengths), runner in loaded.groups.items():
             group = Group(
                 GroupKey(name, version, entry, lengths),
                 CostTable({rows: cost_s + _HAND_OVER_S for rows, cost_s in runner.costs_s.items()}),
-                label=f"model {name!r} version {version}",
+                label=f"model {name!r} version {version}" + ("" if entry == PREDICT else f" ({entry})"),
                 quota=quota,
             )
             self._engine.attach(group, runner)
-            if entry == PREDICT:
-                groups[lengths] = group
-        model = ServedModel(
-            name,
-            version,
-            loaded.manifest.signature,
-            groups,
-            batcher=self.batcher,
-            clock=self._clock,
-            default_timeout_s=default_timeout_s,
+            groups.setdefault(entry, {})[lengths] = group
+        handles = {
+            entry: ServedModel(
+                name,
+                version,
+                loaded.manifest.signature_of(entry),
+                by_lengths,
+                batcher=self.batcher,
+                clock=self._clock,
+                default_timeout_s=default_timeout_s,
+                entry=entry,
+            )
+            for entry, by_lengths in groups.items()
+        }
+        model = handles[PREDICT]
+        model.derivatives = tuple(
+            ServedDerivative(described=described, model=handles[entry])
+            for entry, described in loaded.manifest.derivatives.items()
         )
-        hosted = Hosted(model, loaded, tuple(groups.values()))
+        hosted = Hosted(model, loaded, tuple(group for by_lengths in groups.values() for group in by_lengths.values()))
         self._hosted.append(hosted)
         return hosted
 

@@ -30,7 +30,8 @@ _SECONDS = (25e-6, 50e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 1e-2, 25e-3, 5e-
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _PADDING = (0, *_ROWS)
 
-_VERSION = ("model", "version")
+#: ``entry`` is the entry point: ``predict``, or the name of a derivative.
+_VERSION = ("model", "version", "entry")
 #: Label of requests that reached no model: unknown names, malformed paths.
 _NOBODY = ""
 
@@ -82,19 +83,19 @@ class Metrics:
         )
         self.queue_rows = Gauge("rowwise_queue_rows", "Rows that wait now.", _VERSION, registry=registry)
         self.builds = Counter("rowwise_builds", "Builds that ended, by result.", ("result",), registry=registry)
-        self._versions: dict[tuple[str, int], VersionMetrics] = {}
+        self._versions: dict[tuple[str, int, str], VersionMetrics] = {}
         self._refreshers: list[Callable[[], None]] = []
 
-    def of_version(self, model: str, version: int) -> VersionMetrics:
-        """Return the series of a version that exists."""
-        found = self._versions.get((model, version))
+    def of_version(self, model: str, version: int, entry: str = "predict") -> VersionMetrics:
+        """Return the series of an entry point of a version that exists."""
+        found = self._versions.get((model, version, entry))
         if found is None:
-            found = self._versions[model, version] = VersionMetrics(self, model, version)
+            found = self._versions[model, version, entry] = VersionMetrics(self, model, version, entry)
         return found
 
     def request_without_model(self, code: int) -> None:
         """Count a request that no version answered."""
-        self.requests.labels(_NOBODY, _NOBODY, str(code)).inc()
+        self.requests.labels(_NOBODY, _NOBODY, _NOBODY, str(code)).inc()
 
     def build_ended(self, result: str) -> None:
         """Count a build. ``result`` is ``available``, or the name of an error class: bounded by our code."""
@@ -102,11 +103,12 @@ class Metrics:
 
     def forget(self, model: str, version: int) -> None:
         """Drop the series of a version that was deleted."""
-        known = self._versions.pop((model, version), None)
-        if known is None:
-            return
+        for key in [key for key in self._versions if key[:2] == (model, version)]:
+            self._forget(self._versions.pop(key))
+
+    def _forget(self, known: VersionMetrics) -> None:
         for code in known.codes:
-            self.requests.remove(model, str(version), str(code))
+            self.requests.remove(*known.labels, str(code))
         for family in (
             self.rows,
             self.batches,
@@ -116,7 +118,7 @@ class Metrics:
             self.compute_seconds,
             self.queue_rows,
         ):
-            family.remove(model, str(version))
+            family.remove(*known.labels)
 
     def before_scrape(self, refresh: Callable[[], None]) -> None:
         """Let ``refresh`` set what is a state and not a count, such as ``queue_depth``, before each scrape."""
@@ -142,14 +144,12 @@ class VersionMetrics:
         "_queue_rows",
         "_queue_seconds",
         "_rows",
-        "model",
-        "version",
+        "labels",
     )
 
-    def __init__(self, metrics: Metrics, model: str, version: int) -> None:
-        self.model = model
-        self.version = version
-        labels = (model, str(version))
+    def __init__(self, metrics: Metrics, model: str, version: int, entry: str) -> None:
+        #: Model, version and entry point.
+        self.labels = labels = (model, str(version), entry)
         self._metrics = metrics
         self._counted: dict[int, Callable[[], None]] = {}
         self._rows = metrics.rows.labels(*labels)
@@ -169,7 +169,7 @@ class VersionMetrics:
         """Count a request that was answered with ``code``; 499: its caller had left."""
         count = self._counted.get(code)
         if count is None:
-            child = self._metrics.requests.labels(self.model, str(self.version), str(code))
+            child = self._metrics.requests.labels(*self.labels, str(code))
             count = self._counted[code] = child.inc
         count()
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from server.artifact import PREDICT
 from server.batching import Batch, Batcher, Group, Item, Part
 from server.errors import RowwiseError
 from server.protocol import Column, Rows
 from server.signature import LengthAxis, ModelSignature, TensorSignature
+
+if TYPE_CHECKING:
+    from server.derivatives import ServedDerivative
 
 __all__ = ["Answer", "ServedModel", "Ticket"]
 
@@ -107,7 +111,7 @@ class Ticket:
 
 
 class ServedModel:
-    """The handle that the protocols hold: one loaded version and its groups."""
+    """The handle that the protocols hold: one entry point of a loaded version, and its groups."""
 
     __slots__ = (
         "_axes",
@@ -116,6 +120,8 @@ class ServedModel:
         "_default_timeout_s",
         "_groups",
         "_only_group",
+        "derivatives",
+        "entry",
         "name",
         "signature",
         "version",
@@ -131,7 +137,11 @@ class ServedModel:
         batcher: Batcher,
         clock: Callable[[], float],
         default_timeout_s: float,
+        entry: str = PREDICT,
     ) -> None:
+        #: The derivatives of the same version, each answered by a handle of its own.
+        self.derivatives: Sequence[ServedDerivative] = ()
+        self.entry = entry
         self.name = name
         self.version = version
         self.signature = signature

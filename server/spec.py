@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-__all__ = ["MODEL_NAME", "InputSpec", "ModelSpec"]
+__all__ = ["MODEL_NAME", "DerivativeSpec", "InputSpec", "ModelSpec"]
 
 #: A model's name is a path segment, a directory and a metric label: letters, digits, ``_``, ``-`` and ``.``,
 #: not starting with a dot, at most 100 characters.
@@ -46,6 +46,28 @@ class InputSpec(_Strict):
         return self
 
 
+class DerivativeSpec(_Strict):
+    """A derivative that the model is to answer besides its outputs."""
+
+    #: ``gradient`` and ``hessian`` are of a scalar output, ``jacobian`` of any.
+    kind: Literal["gradient", "jacobian", "hessian"]
+    #: None: the only output that can be differentiated.
+    output: str | None = None
+    #: Inputs or variables to differentiate by; None takes every float input.
+    wrt: str | tuple[str, ...] | None = None
+    #: Most rows times elements that are computed at once; None takes what a memory estimate allows.
+    max_parallel: Annotated[int, Field(ge=1)] | None = None
+    #: Its name in costs, certificate and metrics; None makes one of the above.
+    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")] | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_free(cls, value: str | None) -> str | None:
+        if value == "predict":
+            raise ValueError("'predict' is the name of the model's own outputs: choose another")
+        return value
+
+
 class ModelSpec(_Strict):
     """A registration's options. Every field has a default; an archive of a typed function needs none."""
 
@@ -70,6 +92,8 @@ class ModelSpec(_Strict):
     tolerance: Annotated[float, Field(gt=0, lt=1)] | None = None
     #: Probe inputs: examples whose answers are checked besides random and edge ones.
     examples: tuple[dict[str, Any], ...] = Field(default=(), max_length=1_000)
+    #: Derivatives to compile and to answer at ``:gradient``, ``:jacobian`` and ``:hessian``.
+    derivatives: tuple[DerivativeSpec, ...] = Field(default=(), max_length=16)
     labels: dict[str, str] = Field(default_factory=dict, max_length=64)
 
     @field_validator("buckets")

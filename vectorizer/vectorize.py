@@ -157,7 +157,7 @@ def vectorize(
         derivatives,
         vectorized,
         Setting(bodies=bodies, converters=made.known, allow_looped=allow_looped, tolerance=tolerance, seed=seed),
-        progress=lambda done, total: report("derive", done, total),
+        progress=lambda done, total: report("derive", done, total) if derivatives else None,
     )
     return vectorized
 

@@ -116,6 +116,8 @@ class Vectorized:
         self.derivatives: dict[str, Vectorized] = {}
         #: False if sizes in a graph are known only when it runs: XLA can't compile it.
         self.is_for_xla = is_for_xla
+        #: Of a derivative: the ``Derivative`` with everything found that it left open.
+        self.derivative: Any = None
 
     @property
     def buckets(self) -> tuple[int, ...]:

@@ -38,6 +38,28 @@ def predict(
             show_default=False,
         ),
     ] = None,
+    derivative: Annotated[
+        str | None,
+        typer.Option(
+            "--derivative",
+            metavar="KIND",
+            help="Print a derivative that the model declares, not its outputs: gradient, jacobian or hessian.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", metavar="NAME", help="The output to differentiate.", show_default=False),
+    ] = None,
+    wrt: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--wrt",
+            metavar="NAME",
+            help="The input or variable to differentiate by. Repeat for more.",
+            show_default=False,
+        ),
+    ] = None,
     version: Version = None,
     url: Url = "http://127.0.0.1:8000",
     token: Token = None,
@@ -55,13 +77,24 @@ def predict(
 
         rowwise predict mix --input x=x.npy --input weight=w.npy
 
+        rowwise predict mix --json '{"x": [1, 2, 3], "weight": 0.5}' --derivative gradient --wrt weight
+
     Exit codes: 0 with the outputs; 1 with the reason on standard error.
     """
+    if derivative is None and (output is not None or wrt):
+        raise typer.BadParameter(
+            "they choose a derivative: say which kind by --derivative", param_hint="--output / --wrt"
+        )
     if (as_json is None) == (not inputs):
         raise typer.BadParameter("give the example either by --json or by --input", param_hint="--json / --input")
     example = _from_json(as_json) if as_json is not None else _from_files(inputs or [])
     with connected(url, token, timeout_s=timeout_s) as client:
-        (prediction,) = client.predict_many(name, [example], version=version)
+        if derivative is None:
+            (prediction,) = client.predict_many(name, [example], version=version)
+        else:
+            (prediction,) = client.derivative_many(
+                derivative, name, [example], output=output, wrt=wrt or None, version=version
+            )
     outputs = prediction if isinstance(prediction, dict) else {"": prediction}
     # Numbers as they are: in the shortest form of their own precision.
     plain = {

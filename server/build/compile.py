@@ -1,8 +1,9 @@
 """A declared function -> an artifact: vectorized, checked, measured, written.
 
-The order matters. The SavedModel is written with every compiled form of every bucket, each is timed in a session as
-the engine will run it, the final SavedModel with the winners alone is written, and each of them is checked once more
-in exactly the file, form and session that will serve. One that answers otherwise there loses its place to the next.
+The order matters. The SavedModel is written with every compiled form of every bucket of every entry point, each is
+timed in a session as the engine will run it, the final SavedModel with the winners alone is written, and each of them
+is checked once more in exactly the file, form and session that will serve. One that answers otherwise there loses its
+place to the next.
 """
 
 from __future__ import annotations
@@ -10,12 +11,9 @@ from __future__ import annotations
 import datetime
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from server.artifact import (
@@ -23,26 +21,20 @@ from server.artifact import (
     COSTS_FILE,
     PREDICT,
     SAVED_MODEL_DIR,
-    CompiledGraph,
     Manifest,
 )
 from server.build.declaration import Declaration
+from server.build.entry_points import EntryPoint, entry_points
 from server.build.footprint import Footprint, variables_bytes
-from server.build.forms import Form, forms_of, save_forms
-from server.build.measure import Measurement, measure, pick
-from server.build.served_check import check_served
-from server.signature import LengthAxis, ModelSignature, TensorSignature
-from vectorizer import Axis, Bucket, Vectorized, vectorize
-from vectorizer.probe_batches import fits, stack_probes
-from vectorizer.probes import ProbeKind
+from server.build.forms import save_forms
+from server.build.measure import measure
+from server.build.served_check import ServedCheck, check_served
+from vectorizer import Derivative, Vectorized, vectorize
 
 __all__ = ["Report", "build_artifact"]
 
 #: Called as ``report(stage, done, total)`` with the stages of ``server.build.request``.
 Report = Callable[[str, int, int], None]
-
-#: With ``buckets: "auto"``, a larger bucket stays only if its rows cost at least this much less each.
-_PAYS = 0.98
 
 
 def build_artifact(declaration: Declaration, output: Path, *, name: str, version: int, report: Report) -> Manifest:
@@ -61,158 +53,85 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
         tolerance=spec.tolerance,
         random=spec.random,
         examples=declaration.examples,
+        derivatives=[Derivative(**derivative.model_dump()) for derivative in spec.derivatives],
         partitioned=True,
         progress=report,
         name=source.name if source is not None else None,
         lines=source.lines if source is not None else None,
     )
-    signature = model_signature(vectorized)
-    forms = forms_of(vectorized)
+    entries = entry_points(vectorized, keeps_all_buckets=spec.buckets != "auto")
     scratch = output / "candidates"
     report("measure", 0, 1)
-    save_forms(vectorized, declaration, forms, scratch)
-    measurements = measure(
-        scratch,
-        list(forms),
-        feeds=lambda bucket: _feeds(vectorized, bucket),
-        outputs=[*(entry.name for entry in signature.outputs), *signature.length_outputs],
-        progress=lambda done, total: report("measure", done, total),
+    save_forms(
+        vectorized, declaration, {form: graph for entry in entries for form, graph in entry.forms.items()}, scratch
     )
+    for done, entry in enumerate(entries):
+        entry.measurements = measure(
+            scratch,
+            list(entry.forms),
+            feeds=entry.feeds,
+            outputs=[*(tensor.name for tensor in entry.signature.outputs), *entry.signature.length_outputs],
+            progress=lambda part, whole, done=done: report("measure", done * whole + part, len(entries) * whole),  # type: ignore[misc]
+        )
     report("write", 0, 2)
-    final = output / SAVED_MODEL_DIR
+    checked, footprint = _write_what_serves(vectorized, declaration, entries, scratch, output / SAVED_MODEL_DIR)
+    report("write", 1, 2)
+    predict, *derivatives = entries
+    manifest = Manifest(
+        name=name,
+        version=version,
+        signature=predict.signature,
+        entries={entry.name: entry.compiled_graphs() for entry in entries},
+        derivatives={entry.name: entry.derivative_entry() for entry in derivatives},
+        bitwise_groups={name: check.bits.groups() for name, check in checked.items()},
+        tensorflow_version=tf.__version__,
+        built_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )
+    certificates = {entry.name: entry.certificate(checked[entry.name]).to_dict() for entry in entries}
+    certificate = {
+        **certificates[PREDICT],
+        "derivatives": {entry.name: certificates[entry.name] for entry in derivatives},
+    }
+    costs = {
+        "format_version": 1,
+        "entries": {entry.name: entry.costs() for entry in entries},
+        "memory": {"variables_bytes": variables_bytes(vectorized), "resident_bytes": footprint.resident_bytes},
+    }
+    (output / CERTIFICATE_FILE).write_text(json.dumps(certificate, indent=1, allow_nan=False) + "\n")
+    (output / COSTS_FILE).write_text(json.dumps(costs, indent=1) + "\n")
+    manifest.write(output)
+    report("write", 2, 2)
+    return manifest
+
+
+def _write_what_serves(
+    vectorized: Vectorized, declaration: Declaration, entries: Sequence[EntryPoint], scratch: Path, final: Path
+) -> tuple[dict[str, ServedCheck], Footprint]:
+    """Write the winners' SavedModel, with the next best in place of what answers otherwise in it than the function.
+
+    Return the check of each entry point in what was written, and the memory that it takes.
+    """
+    forms = {form: graph for entry in entries for form, graph in entry.forms.items()}
     while True:
-        chosen = pick(measurements)
-        if spec.buckets == "auto":
-            chosen = _paying(chosen)
-        winners = {Form.of(bucket, entry.candidate.mode) for bucket, entry in chosen.items()}
+        winners = set().union(*(entry.choose() for entry in entries))
         if scratch.exists() and winners == forms.keys():
             scratch.rename(final)
         else:
             shutil.rmtree(scratch, ignore_errors=True)
             save_forms(vectorized, declaration, {form: forms[form] for form in forms if form in winners}, final)
         footprint = Footprint()
-        checked = check_served(
-            vectorized,
-            final,
-            {bucket: entry.candidate.mode for bucket, entry in chosen.items()},
-            tolerance=spec.tolerance,
-            footprint=footprint,
-        )
-        if not checked.unfaithful:
-            break
-        for bucket, reason in checked.unfaithful.items():
-            chosen[bucket].error = reason
+        checked = {}
+        for entry in entries:
+            checked[entry.name] = check_served(
+                entry.vectorized,
+                final,
+                {bucket: measurement.candidate.mode for bucket, measurement in entry.chosen.items()},
+                tolerance=declaration.spec.tolerance,
+                entry=entry.name,
+                footprint=footprint,
+            )
+            for bucket, reason in checked[entry.name].unfaithful.items():
+                entry.chosen[bucket].error = reason
+        if not any(check.unfaithful for check in checked.values()):
+            return checked, footprint
         shutil.rmtree(final)
-    report("write", 1, 2)
-    bitwise_groups = checked.bits.groups()
-    manifest = Manifest(
-        name=name,
-        version=version,
-        signature=signature,
-        entries={PREDICT: tuple(_compiled_graph(bucket, entry) for bucket, entry in sorted(chosen.items()))},
-        bitwise_groups={PREDICT: bitwise_groups},
-        tensorflow_version=tf.__version__,
-        built_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    )
-    memory = {"variables_bytes": variables_bytes(vectorized), "resident_bytes": footprint.resident_bytes}
-    # What is served is what counts: XLA rounds otherwise than the graph that it was made from.
-    certificate = replace(
-        vectorized.certificate,
-        parity=tuple(checked.parity[bucket] for bucket in sorted(chosen)),
-        bitwise_groups=bitwise_groups,
-    )
-    (output / CERTIFICATE_FILE).write_text(certificate.to_json() + "\n")
-    (output / COSTS_FILE).write_text(json.dumps({**_costs(measurements, chosen), "memory": memory}, indent=1) + "\n")
-    manifest.write(output)
-    report("write", 2, 2)
-    return manifest
-
-
-def model_signature(vectorized: Vectorized) -> ModelSignature:
-    """Return the signature that callers see: without the length inputs, which the server fills in."""
-    told = {axis.length_input for axis in vectorized.axes}
-    axis_of = {dim: axis.name for axis in vectorized.axes for dim in axis.dims}
-    inputs = vectorized.function.inputs
-    return ModelSignature(
-        inputs=tuple(
-            TensorSignature(
-                name=name,
-                dtype=spec.dtype.name,
-                shape=tuple(
-                    axis_of[name, dim] if size is None else size for dim, size in enumerate(spec.shape.as_list())
-                ),
-                is_optional=name == vectorized.function.seed_input,
-            )
-            for name, spec in inputs.items()
-            if name not in told
-        ),
-        outputs=tuple(
-            TensorSignature(
-                name=output.name,
-                dtype=output.dtype.name,
-                shape=tuple(
-                    output.length_names[index] if dim is None else dim if isinstance(dim, int) else dim.name
-                    for index, dim in enumerate(output.dims)
-                ),
-            )
-            for output in vectorized.outputs
-        ),
-        axes=tuple(_length_axis(axis, inputs) for axis in vectorized.axes),
-    )
-
-
-def _length_axis(axis: Axis, inputs: Mapping[str, tf.TensorSpec]) -> LengthAxis:
-    dtype = inputs[axis.length_input].dtype.name if axis.length_input else "int32"
-    return LengthAxis(
-        name=axis.name, max=axis.max, buckets=axis.buckets, length_input=axis.length_input, length_dtype=dtype
-    )
-
-
-def _feeds(vectorized: Vectorized, bucket: Bucket) -> dict[str, np.ndarray]:
-    """Return a full batch of probes that a busy server would run in the bucket: those that no shorter one holds."""
-    fitting = [probe for probe in vectorized.probes if probe.kind is not ProbeKind.EXTREME and fits(probe, bucket)] or [
-        probe for probe in vectorized.probes if fits(probe, bucket)
-    ]
-    own = [
-        probe
-        for probe in fitting
-        if all(
-            length > max((size for size in axis.buckets if size < padded), default=-1)
-            for axis, length, padded in zip(vectorized.axes, probe.lengths, bucket.lengths, strict=True)
-        )
-    ]
-    rows = [(own or fitting)[slot % len(own or fitting)] for slot in range(bucket.rows)]
-    return stack_probes(vectorized.function.inputs, vectorized.axes, bucket, rows)
-
-
-def _paying(chosen: Mapping[Bucket, Measurement]) -> dict[Bucket, Measurement]:
-    """Drop the largest batch sizes as long as they cost as much for each row as the size below them."""
-    kept = dict(chosen)
-    sizes = sorted({bucket.rows for bucket in kept})
-
-    def per_row(rows: int) -> float:
-        return sum(entry.cost_s for bucket, entry in kept.items() if bucket.rows == rows) / rows
-
-    while len(sizes) > 1 and per_row(sizes[-1]) > per_row(sizes[-2]) * _PAYS:
-        dropped = sizes.pop()
-        kept = {bucket: entry for bucket, entry in kept.items() if bucket.rows != dropped}
-    return kept
-
-
-def _compiled_graph(bucket: Bucket, entry: Measurement) -> CompiledGraph:
-    mode = entry.candidate.mode
-    return CompiledGraph(
-        rows=bucket.rows,
-        lengths=bucket.lengths,
-        signature=Form.of(bucket, mode).signature,
-        mode=mode,
-        cost_s=entry.cost_s,
-    )
-
-
-def _costs(measurements: Sequence[Measurement], chosen: Mapping[Bucket, Measurement]) -> dict[str, Any]:
-    winners = {id(entry) for entry in chosen.values()}
-    return {
-        "format_version": 1,
-        "entries": {PREDICT: [{**entry.to_json(), "chosen": id(entry) in winners} for entry in measurements]},
-    }

@@ -28,20 +28,23 @@ class Form(NamedTuple):
     bucket: Bucket
     compiler: str
     control_flow: str = MASKED
+    entry: str = PREDICT
 
     @classmethod
-    def of(cls, bucket: Bucket, mode: ExecutionMode) -> Form:
+    def of(cls, bucket: Bucket, mode: ExecutionMode, *, entry: str = PREDICT) -> Form:
         """Return the form that is run in a mode."""
-        return cls(bucket, mode.compiler, mode.control_flow)
+        return cls(bucket, mode.compiler, mode.control_flow, entry)
 
     @property
     def signature(self) -> str:
         """The form's key in the SavedModel."""
         size = "x".join(map(str, (self.bucket.rows, *self.bucket.lengths)))
-        return "_".join((PREDICT, size, self.compiler, *([] if self.control_flow == MASKED else [self.control_flow])))
+        return "_".join(
+            (self.entry, size, self.compiler, *([] if self.control_flow == MASKED else [self.control_flow]))
+        )
 
 
-def forms_of(vectorized: Vectorized) -> dict[Form, Any]:
+def forms_of(vectorized: Vectorized, *, entry: str = PREDICT) -> dict[Form, Any]:
     """Return the graph of every form of every bucket: as it is, and as a function that XLA must compile."""
     forms: dict[Form, Any] = {}
     # Strings live outside of XLA's types altogether; asserts and random kernels it drops, or does otherwise.
@@ -53,9 +56,9 @@ def forms_of(vectorized: Vectorized) -> dict[Form, Any]:
     )
     for control_flow, graphs in ((MASKED, vectorized.graphs), (PARTITIONED, vectorized.partitioned)):
         for bucket, graph in graphs.items():
-            forms[Form(bucket, "graph", control_flow)] = graph
+            forms[Form(bucket, "graph", control_flow, entry)] = graph
             if with_xla:
-                forms[Form(bucket, "xla", control_flow)] = _with_xla(graph)
+                forms[Form(bucket, "xla", control_flow, entry)] = _with_xla(graph)
     return forms
 
 

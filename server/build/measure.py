@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from server.artifact import ExecutionMode
+from server.artifact import PREDICT, ExecutionMode
 from server.build.errors import BuildFailed
 from server.build.forms import Form
 from server.engine._session import GraphCallable, GraphSession
@@ -59,11 +59,12 @@ class Candidate:
 
     bucket: Bucket
     mode: ExecutionMode
+    entry: str = PREDICT
 
     @property
     def signature(self) -> str:
         """Its form's key in the SavedModel."""
-        return Form.of(self.bucket, self.mode).signature
+        return Form.of(self.bucket, self.mode, entry=self.entry).signature
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,7 +136,7 @@ def measure(
         #: By bucket, one call in the first mode that works: the graph on one core.
         plain_s: dict[Bucket, float] = {}
         wanted = _ends_first(
-            Candidate(bucket=form.bucket, mode=replace(mode, control_flow=form.control_flow))
+            Candidate(bucket=form.bucket, mode=replace(mode, control_flow=form.control_flow), entry=form.entry)
             for mode in modes(n_cpus)
             for form in forms
             if form.compiler == mode.compiler

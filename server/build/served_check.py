@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from server.artifact import ExecutionMode
+from server.artifact import PREDICT, ExecutionMode
 from server.build.footprint import Footprint
 from server.build.forms import Form
 from server.engine._session import GraphSession
@@ -45,6 +45,7 @@ def check_served(
     chosen: Mapping[Bucket, ExecutionMode],
     *,
     tolerance: float | None,
+    entry: str = PREDICT,
     footprint: Footprint | None = None,
 ) -> ServedCheck:
     """Check every bucket in its mode.
@@ -63,7 +64,9 @@ def check_served(
             session = GraphSession(saved_model, executor=executor, intra_op_threads=threads)
             opened.callback(session.close)
             for bucket, mode in members:
-                call = session.callable(Form.of(bucket, mode).signature, inputs=input_names, outputs=output_names)
+                call = session.callable(
+                    Form.of(bucket, mode, entry=entry).signature, inputs=input_names, outputs=output_names
+                )
 
                 def run(inputs: Mapping[str, np.ndarray], call: Any = call) -> dict[str, np.ndarray]:
                     return dict(zip(output_names, call(*(inputs[name] for name in input_names)), strict=True))

@@ -144,10 +144,11 @@ def _groups(
 ) -> dict[tuple[str, tuple[int, ...]], GroupRunner]:
     from server.engine._session import GraphSession  # TensorFlow: the HTTP process answers before it is loaded
 
-    names = Staging.names(manifest.signature)
-    answers = Answers(manifest.signature)
     groups = {}
     for entry, graphs in manifest.entries.items():
+        signature = manifest.signature_of(entry)
+        names = Staging.names(signature)
+        answers = Answers(signature)
         for lengths in dict.fromkeys(graph.lengths for graph in graphs):
             kept = _within([graph for graph in graphs if graph.lengths == lengths], batch_limit)
             calls = {}
@@ -161,7 +162,7 @@ def _groups(
                     raise ArtifactRefused(f"the artifact is incomplete: {error.args[0]}") from error
                 except Exception as error:
                     raise LoadFailed(f"{type(error).__name__}: {error}") from error
-            staging = Staging(manifest.signature, lengths, [graph.rows for graph in kept])
+            staging = Staging(signature, lengths, [graph.rows for graph in kept])
             runner = GroupRunner(staging, calls, {graph.rows: graph.cost_s for graph in kept}, answers)
             runner.warm()
             groups[entry, lengths] = runner

@@ -7,6 +7,7 @@
         ├── BadHeader            a header that can't be read
         ├── BodyTooLarge         body, archive or specification over its limit
         ├── ClientGone           the caller closed the connection; nobody reads the answer
+        ├── DerivativeNotDeclared   no derivative fits the request, or several do
         ├── Forbidden            no token is configured, and the caller is not local
         ├── ImportNotAllowed     an import path outside of the operator's packages
         ├── LabelNotFound        no version carries that label
@@ -31,6 +32,7 @@ __all__ = [
     "BadHeader",
     "BodyTooLarge",
     "ClientGone",
+    "DerivativeNotDeclared",
     "Forbidden",
     "ImportNotAllowed",
     "LabelNotFound",
@@ -64,6 +66,10 @@ class BodyTooLarge(WebError):
 
 class ClientGone(WebError):
     """The caller closed the connection before its answer."""
+
+
+class DerivativeNotDeclared(WebError):
+    """The model declares no derivative that fits the request, or more than one. The sentence lists them."""
 
 
 class Forbidden(WebError):

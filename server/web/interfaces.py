@@ -13,7 +13,7 @@ from server.signature import ModelSignature
 from server.spec import ModelSpec
 from server.store.records import VersionRecord
 
-__all__ = ["Answer", "Catalog", "ServedModel", "Ticket"]
+__all__ = ["Answer", "Catalog", "EntryPoint", "ServedDerivative", "ServedModel", "Ticket"]
 
 
 class Answer(Protocol):
@@ -59,8 +59,8 @@ class Ticket(Protocol):
         """Take it back; False if it runs already or is done. ``on_done`` is called either way, once."""
 
 
-class ServedModel(Protocol):
-    """One version that answers."""
+class EntryPoint(Protocol):
+    """One thing that a version answers: its prediction, or a derivative."""
 
     @property
     def name(self) -> str:
@@ -71,6 +71,10 @@ class ServedModel(Protocol):
         """Its version."""
 
     @property
+    def entry(self) -> str:
+        """The entry point: ``predict``, or the name of a derivative."""
+
+    @property
     def signature(self) -> ModelSignature:
         """Always the same object for one ServedModel."""
 
@@ -79,6 +83,37 @@ class ServedModel(Protocol):
 
         Errors: those of batching that refuse admission; then ``on_done`` is not called.
         """
+
+
+class ServedModel(EntryPoint, Protocol):
+    """One version that answers: as an entry point it is its prediction."""
+
+    @property
+    def derivatives(self) -> Sequence[ServedDerivative]:
+        """The other entry points."""
+
+
+class ServedDerivative(Protocol):
+    """A derivative that a version answers besides its outputs."""
+
+    @property
+    def kind(self) -> str:
+        """Gradient, jacobian or hessian."""
+
+    @property
+    def output(self) -> str:
+        """The output that is differentiated."""
+
+    @property
+    def wrt(self) -> tuple[str, ...]:
+        """The inputs and variables that it is by."""
+
+    @property
+    def model(self) -> EntryPoint:
+        """Who answers with all of it."""
+
+    def by(self, wrt: tuple[str, ...]) -> EntryPoint:
+        """Return who answers with the results by ``wrt`` alone."""
 
 
 class Catalog(Protocol):

@@ -81,21 +81,31 @@ def version_status(record: VersionRecord) -> dict[str, Any]:
     }
 
 
-def signature_def(signature: ModelSignature) -> dict[str, Any]:
+def signature_def(signature: ModelSignature, *, method: str = "tensorflow/serving/predict") -> dict[str, Any]:
     """Return a SignatureDef in protobuf's JSON. The first dimension counts examples, -1 is any size."""
     return {
         "inputs": {tensor.name: _tensor_info(tensor) for tensor in signature.inputs},
         "outputs": {tensor.name: _tensor_info(tensor) for tensor in signature.outputs},
-        "method_name": "tensorflow/serving/predict",
+        "method_name": method,
     }
 
 
 def _metadata(catalog: Catalog, model: str, version: int | None) -> dict[str, Any]:
     served = catalog.resolve(model, version)
     definitions = {"serving_default": signature_def(served.signature)}
+    for each in served.derivatives:
+        definitions[each.model.entry] = signature_def(each.model.signature, method=f"rowwise/{each.kind}")
+    listed = [
+        {"name": each.model.entry, "kind": each.kind, "output": each.output, "wrt": list(each.wrt)}
+        for each in served.derivatives
+    ]
     return {
         "model_spec": {"name": served.name, "signature_name": "", "version": str(served.version)},
-        "metadata": {"signature_def": {"signature_def": definitions}, **_optional_inputs(served.signature)},
+        "metadata": {
+            "signature_def": {"signature_def": definitions},
+            **_optional_inputs(served.signature),
+            **({"derivatives": listed} if listed else {}),
+        },
     }
 
 

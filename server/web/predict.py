@@ -13,8 +13,9 @@ from collections.abc import Callable
 from server.errors import RowwiseError
 from server.metrics import Metrics, VersionMetrics
 from server.protocol import PredictCodec, codec_for
+from server.web.derivatives import VERBS, choose_derivative, read_query
 from server.web.errors import LabelNotFound, NotOffered, PathNotFound
-from server.web.interfaces import Answer, Catalog, ServedModel, Ticket
+from server.web.interfaces import Answer, Catalog, EntryPoint, ServedModel, Ticket
 from server.web.paths import VerbPath, version_number
 from server.web.status import CLIENT_GONE, JSON, Reply, error_reply, internal_error_reply
 
@@ -55,8 +56,13 @@ class Predictor:
         """
         call = PredictCall(request_id, on_reply, explain=explain)
         try:
-            served = self.resolve(path)
-            call.metrics = self._metrics.of_version(served.name, served.version)
+            model = self.resolve(path)
+            call.metrics = self._metrics.of_version(model.name, model.version)
+            served: EntryPoint = model
+            if path.verb != "predict":
+                query, body = read_query(body)
+                served = choose_derivative(model, path.verb, query)
+                call.metrics = self._metrics.of_version(served.name, served.version, served.entry)
             codec = call.codec = codec_for(served.signature)
             request = codec.decode(body, max_instances=self._max_instances)
             call.row_form = request.row_form
@@ -83,7 +89,7 @@ class Predictor:
         if path.label is not None:
             version = labelled_version(self._catalog, path.model, path.label)
         served = self._catalog.resolve(path.model, version)
-        if path.verb == "predict":
+        if path.verb == "predict" or path.verb in VERBS:
             return served
         if path.verb in _INSTEAD:
             raise NotOffered(f"model {path.model!r}: {_INSTEAD[path.verb]}; use ':predict' instead of ':{path.verb}'")

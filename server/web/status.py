@@ -77,6 +77,7 @@ STATUS: dict[type[RowwiseError], int] = {
     web.BadHeader: 400,
     web.BodyTooLarge: 413,
     web.ClientGone: CLIENT_GONE,
+    web.DerivativeNotDeclared: 400,
     web.Forbidden: 403,
     web.ImportNotAllowed: 403,
     web.LabelNotFound: 404,

@@ -14,8 +14,9 @@ import tensorflow as tf
 
 from server.artifact import ExecutionMode, Manifest
 from server.batching import Batch, CostTable, ExampleFailed, Group, Item
-from server.build.compile import _paying, build_artifact
+from server.build.compile import build_artifact
 from server.build.declaration import declaration_of_function
+from server.build.entry_points import paying
 from server.build.forms import forms_of, save_forms
 from server.build.measure import Candidate, Measurement
 from server.build.served_check import check_served
@@ -314,7 +315,7 @@ def measured(rows: int, cost_s: float) -> Measurement:
 def test_largest_buckets_that_bring_nothing_are_dropped_when_the_builder_chooses(
     costs: dict[int, float], kept: list[int]
 ) -> None:
-    chosen = _paying({Bucket(rows=rows): measured(rows, cost_s) for rows, cost_s in costs.items()})
+    chosen = paying({Bucket(rows=rows): measured(rows, cost_s) for rows, cost_s in costs.items()})
     assert [bucket.rows for bucket in chosen] == kept
 
 

@@ -13,6 +13,18 @@ from rowwise.cli import app
 from rowwise.cli.serve import settings_from
 from server.settings import Settings
 
+_X = {"name": "x:0", "dtype": "DT_FLOAT", "tensor_shape": {"dim": []}}
+METADATA = {
+    "metadata": {
+        "signature_def": {
+            "signature_def": {
+                "serving_default": {"inputs": {"x": _X}, "outputs": {"y": _X}},
+                "jacobian": {"inputs": {"x": _X}, "outputs": {"x": _X}},
+            }
+        },
+        "derivatives": [{"name": "jacobian", "kind": "jacobian", "output": "y", "wrt": ["x"]}],
+    }
+}
 COMMANDS = ["certificate", "models", "predict", "register", "serve", "vectorize", "version"]
 
 
@@ -286,3 +298,24 @@ def test_serve_hands_the_settings_to_the_server(run, monkeypatch, tmp_path):
     assert settings.models == ("digits=models.digits:predict",)
     assert settings.token is not None
     assert settings.token.get_secret_value() == "secret"
+
+
+def test_predict_asks_for_a_derivative(run, url, server):
+    server.script = [
+        (200, {"Content-Type": "application/json"}, json.dumps(METADATA).encode()),
+        (200, {"Content-Type": "application/json"}, b'{"predictions": [[1.5, 2.0]]}'),
+    ]
+    answer = run(
+        "predict", "double", "--json", "[1, 2]", "--derivative", "jacobian", "--output", "y", "--wrt", "x", "--url", url
+    )
+
+    assert (answer.exit_code, json.loads(answer.stdout)) == (0, [1.5, 2.0])
+    assert server.paths()[-1] == "POST /v1/models/double:jacobian"
+    assert json.loads(server.requests[-1][3]) == {"output": "y", "wrt": ["x"], "instances": [[1, 2]]}
+
+
+def test_predict_wants_to_know_which_kind_of_derivative(run, url):
+    answer = run("predict", "double", "--json", "1", "--wrt", "x", "--url", url)
+
+    assert answer.exit_code == 2
+    assert "--derivative" in answer.stderr

@@ -126,4 +126,4 @@ def test_metrics_count_what_was_asked(server: ServerProcess, examples: list[np.n
 
 def test_metrics_have_the_queue_of_every_version_that_serves(server: ServerProcess) -> None:
     text = httpx.get(server.url + "/metrics").text
-    assert 'rowwise_queue_rows{model="digits",version="1"} 0.0' in text
+    assert 'rowwise_queue_rows{entry="predict",model="digits",version="1"} 0.0' in text

@@ -22,6 +22,7 @@ from server.spec import ModelSpec
 from server.store.errors import Conflict, ModelNotFound, ModelNotReady, VersionNotFound
 from server.store.records import State, VersionRecord
 from server.web import create_app
+from server.web.interfaces import ServedDerivative
 
 LOCAL = ("127.0.0.1", 50_000)
 REMOTE = ("203.0.113.7", 50_000)
@@ -73,6 +74,8 @@ class ScriptedModel:
     name: str
     version: int
     signature: ModelSignature = SUM
+    entry: str = "predict"
+    derivatives: Sequence[ServedDerivative] = ()
     refusal: Exception | None = None
     failure: RowwiseError | None = None
     outputs: Sequence[Column] | None = None

@@ -112,12 +112,12 @@ def test_metrics_are_in_prometheus_form(service: Service) -> None:
     answer = service.request("GET", "/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=")
     for line in (
-        'rowwise_rows_total{model="sum",version="3"} 5.0',
-        'rowwise_batches_total{model="sum",version="3"} 1.0',
-        'rowwise_batch_rows_bucket{le="8.0",model="sum",version="3"} 1.0',
-        'rowwise_batch_padding_rows_sum{model="sum",version="3"} 3.0',
-        'rowwise_compute_seconds_bucket{le="0.001",model="sum",version="3"} 1.0',
-        'rowwise_queue_rows{model="sum",version="3"} 17.0',
+        'rowwise_rows_total{entry="predict",model="sum",version="3"} 5.0',
+        'rowwise_batches_total{entry="predict",model="sum",version="3"} 1.0',
+        'rowwise_batch_rows_bucket{entry="predict",le="8.0",model="sum",version="3"} 1.0',
+        'rowwise_batch_padding_rows_sum{entry="predict",model="sum",version="3"} 3.0',
+        'rowwise_compute_seconds_bucket{entry="predict",le="0.001",model="sum",version="3"} 1.0',
+        'rowwise_queue_rows{entry="predict",model="sum",version="3"} 17.0',
         'rowwise_builds_total{result="available"} 1.0',
     ):
         assert line in answer.text.splitlines()
@@ -130,6 +130,6 @@ def test_names_that_strangers_ask_for_make_no_series(service: Service) -> None:
         service.predict({"instances": [[1, 2, 3]]}, f"/v1/models/{name}:predict")
         service.request("GET", f"/v1/models/{name}")
     after = service.request("GET", "/metrics").text
-    assert 'rowwise_requests_total{code="404",model="",version=""} 4.0' in after
+    assert 'rowwise_requests_total{code="404",entry="",model="",version=""} 4.0' in after
     assert "nobody" not in after
     assert len(after.splitlines()) == len(before.splitlines())

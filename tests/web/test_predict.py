@@ -188,7 +188,7 @@ def test_what_batching_refuses_or_fails_becomes_its_code(
     for answer in (refused, failed):
         assert (answer.status_code, answer.json()) == (code, {"error": str(error)})
         assert answer.headers.get("retry-after") == retry_after
-    assert service.counted("rowwise_requests_total", model="sum", version="3", code=str(code)) == 2
+    assert service.counted("rowwise_requests_total", model="sum", version="3", entry="predict", code=str(code)) == 2
 
 
 def test_a_model_that_is_not_ready_says_why_and_when_to_retry(service: Service) -> None:
@@ -218,7 +218,7 @@ def test_an_answer_that_can_not_be_written_is_answered_once(
     model.outputs = [np.array([1 + 2j])]
     assert service.predict(ONE).status_code == 500
     assert "its answer could not be written" in caplog.text
-    assert service.counted("rowwise_requests_total", model="sum", version="3", code="500") == 1
+    assert service.counted("rowwise_requests_total", model="sum", version="3", entry="predict", code="500") == 1
 
 
 def test_a_deadline_can_be_set_by_header(service: Service, model: ScriptedModel) -> None:
@@ -264,9 +264,9 @@ def test_a_caller_that_leaves_takes_its_rows_back(service: Service, model: Scrip
 
     assert asyncio.run(scenario()).sent == []
     assert [ticket.cancelled for ticket in model.tickets] == [True]
-    assert service.counted("rowwise_requests_total", model="sum", version="3", code="499") == 1
+    assert service.counted("rowwise_requests_total", model="sum", version="3", entry="predict", code="499") == 1
     model.held[0](ScriptedAnswer(outputs=[np.array([6.0])]))
-    assert service.counted("rowwise_requests_total", model="sum", version="3", code="200") == 0
+    assert service.counted("rowwise_requests_total", model="sum", version="3", entry="predict", code="200") == 0
 
 
 def test_a_caller_that_leaves_while_it_sends_is_not_executed(service: Service, model: ScriptedModel) -> None:
@@ -279,7 +279,7 @@ def test_a_caller_that_leaves_while_it_sends_is_not_executed(service: Service, m
 
     assert asyncio.run(scenario()).sent == []
     assert model.rows == []
-    assert service.counted("rowwise_requests_total", model="", version="", code="499") == 1
+    assert service.counted("rowwise_requests_total", model="", version="", entry="", code="499") == 1
 
 
 def test_a_cancelled_server_task_takes_the_rows_back(service: Service, model: ScriptedModel) -> None:
@@ -325,10 +325,10 @@ def test_requests_are_counted_by_model_version_and_code(service: Service) -> Non
     service.predict({"instances": []})
     service.predict(ONE, "/v1/models/nobody:predict")
     service.predict(ONE, "/v1/models/sum/versions/77:predict")
-    assert service.counted("rowwise_requests_total", model="sum", version="3", code="200") == 1
-    assert service.counted("rowwise_requests_total", model="sum", version="3", code="400") == 1
-    assert service.counted("rowwise_requests_total", model="", version="", code="404") == 2
-    assert service.counted("rowwise_queue_seconds_count", model="sum", version="3") == 1
+    assert service.counted("rowwise_requests_total", model="sum", version="3", entry="predict", code="200") == 1
+    assert service.counted("rowwise_requests_total", model="sum", version="3", entry="predict", code="400") == 1
+    assert service.counted("rowwise_requests_total", model="", version="", entry="", code="404") == 2
+    assert service.counted("rowwise_queue_seconds_count", model="sum", version="3", entry="predict") == 1
 
 
 def test_the_access_log_has_a_line_for_each_request(upload_dir: Path, caplog: pytest.LogCaptureFixture) -> None:

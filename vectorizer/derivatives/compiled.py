@@ -56,6 +56,13 @@ def compile_derivatives(
     for done, choice in enumerate(choices):
         progress(done, len(choices))
         made[choice.name] = _compile(choice, base, setting)
+        made[choice.name].derivative = Derivative(
+            kind=choice.kind,
+            output=choice.output.name,
+            wrt=tuple(source.name for source in choice.sources),
+            max_parallel=choice.max_parallel,
+            name=choice.name,
+        )
     progress(len(choices), len(choices))
     return made
 
