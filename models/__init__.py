@@ -8,7 +8,7 @@ A model is a module with
 - ``examples()``: real inputs, as NumPy arrays.
 
 Nothing here knows that it will be batched. Start with ``digits.py``; then ``lstm.py`` for variable lengths and
-``implied_volatility.py`` for branches and loops that depend on the data.
+``implied_volatility.py`` for branches and loops that depend on the data; ``option_price.py`` declares derivatives.
 """
 
 __all__: list[str] = []

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from models import digits, digits_convnet, embedding, handwriting, implied_volatility, lstm
+from models import digits, digits_convnet, embedding, handwriting, implied_volatility, lstm, option_price
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -205,3 +205,16 @@ def test_a_model_runs_eagerly_as_it_runs_traced(model: ModuleType) -> None:
     eager = model.predict(**{name: tf.constant(value) for name, value in example.items()})
     for output, value in eager.items():
         np.testing.assert_allclose(value.numpy(), answer(traced(model), example, output), rtol=1e-5, atol=1e-6)
+
+
+def test_option_price_is_the_mean_of_what_the_option_pays() -> None:
+    predict = traced(option_price)
+    # Gauss-Hermite nodes of a standard normal number.
+    nodes, weights = np.polynomial.hermite_e.hermegauss(200)
+    for option in itertools.islice(option_price.examples(), 100):
+        deviation = option["volatility"] * math.sqrt(option["years"])
+        final = option["forward"] * np.exp(deviation * nodes - deviation**2 / 2)
+        sign = 1 if option["is_call"] else -1
+        paid = np.maximum(sign * (final - option["strike"]), 0.0)
+        mean = float(weights @ paid) / math.sqrt(2 * math.pi)
+        assert answer(predict, option, "price") == pytest.approx(mean, abs=2e-3 * option["forward"])
