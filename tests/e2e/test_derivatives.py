@@ -23,7 +23,7 @@ INSTANCES = [{name: value.item() for name, value in option.items()} for option i
 
 @pytest.fixture(scope="module")
 def url(server: ServerProcess) -> str:
-    body = {"import_path": "models.option_price:predict", "max_batch": 8}
+    body = {"import_path": "models.option_price:predict", "buckets": [1, 8]}
     httpx.put(server.url + MODEL + "?wait=true", json=body, timeout=300).raise_for_status()
     return server.url
 
