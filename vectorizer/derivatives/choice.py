@@ -129,7 +129,12 @@ def _choose(
 
 def _output_index(derivative: Derivative, outputs: Sequence[Output], where: str) -> int:
     scalar = derivative.kind in ("gradient", "hessian")
-    able = [output for output in outputs if output.dtype.is_floating and not (scalar and output.dims)]
+    # A result whose size differs from row to row has no elements that could be counted beforehand.
+    able = [
+        output
+        for output in outputs
+        if output.dtype.is_floating and None not in output.dims and not (scalar and output.dims)
+    ]
     kind_of = "scalar float outputs" if scalar else "float outputs"
     there = f"{kind_of}: {', '.join(output.name for output in able) or 'none'}"
     instead = "; for one with dimensions ask for the jacobian, or return a loss" if scalar else ""

@@ -108,3 +108,9 @@ def test_functions_without_floats_have_no_derivative() -> None:
     output = Output(name="output", dtype=tf.float32, dims=())
     with pytest.raises(DeclarationError, match=r"none of the inputs is a float"):
         choose([Derivative(kind="gradient")], function, (), [output])
+
+
+def test_results_whose_size_differs_from_row_to_row_are_not_offered() -> None:
+    differing = [Output(name="scores", dtype=tf.float32, dims=(None,)), *OUTPUTS[1:]]
+    with pytest.raises(DeclarationError, match=r"'scores' is float32\['differs'\]; float outputs: loss"):
+        choose([Derivative(kind="jacobian", output="scores")], FUNCTION, (), differing)
