@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rowwise._metadata import RemoteSignature
@@ -50,6 +51,6 @@ def derivative_signature(metadata: Any, kind: str, chosen: Mapping[str, Any]) ->
         if kind == "hessian" and len(entry["wrt"]) > 1:
             kept = [f"{a},{b}" for a in kept for b in kept]
         outputs = {name: dtype for name, dtype in whole.outputs.items() if name in kept}
-        return RemoteSignature(inputs=whole.inputs, outputs=outputs)
+        return replace(whole, outputs=outputs)
     except (AttributeError, KeyError, TypeError) as error:
         raise BadAnswer(f"the server's metadata does not describe a model: {error!r}") from error

@@ -102,7 +102,13 @@ def _traced(
             f"{name}: {place} could not be differentiated: {type(error).__name__}: {_reason(error)}"
         ) from error
     return ExampleFunction(
-        name=name, concrete=concrete, inputs=specs, output_names=output_names, target=function, lines=places
+        name=name,
+        concrete=concrete,
+        inputs=specs,
+        output_names=output_names,
+        target=function,
+        lines=places,
+        seed_input=function.seed_input,
     )
 
 
