@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.vectorizer.oracle import check
-from vectorizer import Vectorized
-from vectorizer.converters.partitions import Partitioning, partitioning
+from tests.vectorizer.oracle import one_by_one
+from vectorizer import Bucket, Vectorized, vectorize
 from vectorizer.loops import count_loops
 
 #: A loop of 32 rows shrinks twice, to 16 and to 8 rows.
@@ -25,14 +24,21 @@ def lengths() -> np.ndarray:
     return np.array([0, 0, 1, 9, 9, 9, *range(1, 10), *[2] * 10, *[5] * 7], np.int32)
 
 
-def check_partitioned(
-    function: Callable[..., Any], inputs: Mapping[str, Sequence[Any]], *, n_places: int | None = 1, **options: Any
-) -> Vectorized:
-    wanted = Partitioning()
-    with partitioning(wanted):
-        vectorized = check(function, inputs, buckets=(1, ROWS), n_rows=(1, 3, ROWS), **options)
-    assert wanted.n_places >= 2 if n_places is None else wanted.n_places == n_places
+def check_partitioned(function: Callable[..., Any], inputs: Mapping[str, Sequence[Any]]) -> Vectorized:
+    """Compare the partitioned graph of a full bucket with the function; the bucket of one row has none."""
+    arrays = {name: np.asarray(values) for name, values in inputs.items()}
+    specs = {name: tf.TensorSpec(array.shape[1:], tf.as_dtype(array.dtype)) for name, array in arrays.items()}
+    vectorized = vectorize(function, inputs=specs, buckets=(1, ROWS), partitioned=True)
+    assert list(vectorized.partitioned) == [Bucket(rows=ROWS)]
+    made = partitioned(vectorized)(**{name: tf.constant(array) for name, array in arrays.items()})
+    for row, expected in enumerate(one_by_one(function, arrays)):
+        for have, want in zip(made.values(), expected, strict=True):
+            np.testing.assert_allclose(have[row], want, rtol=1e-5, atol=1e-5)
     return vectorized
+
+
+def partitioned(vectorized: Vectorized) -> Any:
+    return vectorized.partitioned[Bucket(rows=ROWS)]
 
 
 def vectors(rows: int = ROWS, *shape: int) -> np.ndarray:
@@ -50,11 +56,11 @@ def test_rows_that_leave_at_different_steps_keep_what_they_left_with(lengths: np
 
     x = vectors(ROWS, 9, 4)
     vectorized = check_partitioned(recurrent, {"x": x, "n": lengths})
-    assert count_loops(vectorized.bucket(ROWS).graph.as_graph_def()) == 3
-    assert count_loops(vectorized.bucket(1).graph.as_graph_def()) == 1
+    assert count_loops(partitioned(vectorized).graph.as_graph_def()) == 3
+    assert count_loops(vectorized.bucket(ROWS).graph.as_graph_def()) == 1
     # All at once at the end, and nobody at all.
     for n in (np.full(ROWS, 9, np.int32), np.zeros(ROWS, np.int32)):
-        got = vectorized(x=x, n=n)
+        got = partitioned(vectorized)(x=tf.constant(x), n=tf.constant(n))
         np.testing.assert_array_equal(got["steps"], n)
         np.testing.assert_allclose(got["state"][5], recurrent(tf.constant(x[5]), tf.constant(n[5]))["state"], rtol=1e-5)
 
@@ -66,7 +72,7 @@ def test_xla_compiles_it_to_the_same_answers(lengths: np.ndarray) -> None:
         return x
 
     x = vectors()
-    graph = check_partitioned(recurrent, {"x": x, "n": lengths}).bucket(ROWS)
+    graph = partitioned(check_partitioned(recurrent, {"x": x, "n": lengths}))
     compiled = tf.function(lambda x, n: graph(x=x, n=n)["output"], jit_compile=True)
     np.testing.assert_allclose(
         compiled(tf.constant(x), tf.constant(lengths)),
@@ -103,7 +109,7 @@ def test_index_of_a_row_that_has_left_can_not_raise(lengths: np.ndarray) -> None
 def test_loop_in_a_branch_and_a_loop_in_it_shrink_too(lengths: np.ndarray) -> None:
     def nested(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
         if n > 1:
-            for step in tf.range(n):
+            for step in tf.range(tf.minimum(n, 9)):
                 x = tf.tanh(tf.tensordot(x, WEIGHTS, 1))
                 inner = tf.constant(0)
                 while inner < step:
@@ -111,7 +117,7 @@ def test_loop_in_a_branch_and_a_loop_in_it_shrink_too(lengths: np.ndarray) -> No
                     inner += 1
         return x
 
-    check_partitioned(nested, {"x": vectors(), "n": lengths}, n_places=None)
+    check_partitioned(nested, {"x": vectors(), "n": lengths})
 
 
 @pytest.mark.parametrize("n_taking", [0, 1, 7, 8, 9, ROWS])
@@ -137,19 +143,7 @@ def test_small_batches_and_cheap_work_stay_whole() -> None:
             x = tf.tensordot(x, WEIGHTS, 1)
         return x
 
-    n = np.arange(8, dtype=np.int32)
-    wanted = Partitioning()
-    with partitioning(wanted):
-        check(cheap, {"x": vectors(), "n": np.tile(n, 4)}, buckets=(ROWS,), n_rows=(ROWS,))
-        check(costly, {"x": vectors(8), "n": n}, buckets=(8,), n_rows=(8,))
-    assert wanted.n_places == 0
-
-
-def test_masked_is_what_nobody_asked_to_change(lengths: np.ndarray) -> None:
-    def recurrent(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
-        for _ in tf.range(n):
-            x = tf.tensordot(x, WEIGHTS, 1)
-        return x
-
-    vectorized = check(recurrent, {"x": vectors(), "n": lengths}, buckets=(ROWS,), n_rows=(ROWS,))
-    assert count_loops(vectorized.bucket(ROWS).graph.as_graph_def()) == 1
+    specs = {"x": tf.TensorSpec([4]), "n": tf.TensorSpec([], tf.int32)}
+    assert not vectorize(cheap, inputs=specs, buckets=(ROWS,), partitioned=True).partitioned
+    assert not vectorize(costly, inputs=specs, buckets=(8,), partitioned=True).partitioned
+    assert not vectorize(costly, inputs=specs, buckets=(ROWS,)).partitioned
