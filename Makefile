@@ -13,7 +13,7 @@ BENCH_STAMP := $(VENV)/set-up-bench-$(shell cat pyproject.toml requirements/benc
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test serve load bench bench-gpu check lint types rules docs dockerfile compose docker-steps \
+.PHONY: help setup demo test serve load bench bench-gpu check lint types rules docs op-page dockerfile compose docker-steps \
         format lock clean
 
 help: ## Show the targets
@@ -69,6 +69,9 @@ rules: setup ## Who may import whom
 docs: setup ## Build the manual into docs/_build/html; a warning is an error
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+op-page: setup ## Find out again what becomes of each op of TensorFlow and write docs/ops.md
+	@$(BIN)/python -m scripts.op_page $(ARGS)
 
 dockerfile: setup ## hadolint
 	@$(BIN)/hadolint Dockerfile

@@ -33,6 +33,8 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel as SavedModelPro
 from tensorflow.python.eager import cancellation as _cancellation
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function_def_to_graph as _function_def_to_graph
+from tensorflow.python.framework import kernels as _kernels
+from tensorflow.python.framework import op_def_registry as _op_def_registry
 from tensorflow.python.framework import ops as _ops
 from tensorflow.python.framework import tensor as _tensor
 from tensorflow.python.framework import tensor_util as _tensor_util
@@ -67,12 +69,14 @@ __all__ = [
     "gradient_function",
     "graph_by_name",
     "graph_for_branch",
+    "has_cpu_kernel",
     "is_stateful",
     "keep_from_xla",
     "known_function",
     "list_content",
     "not_for_these",
     "nothing_but_checks",
+    "op_definition",
     "rows_of",
     "same_op",
     "scratch_graph",
@@ -133,11 +137,17 @@ class _Registry(dict[str, Converter]):
     """Converters by op type that record what they convert and answer every op type."""
 
     def __init__(
-        self, converters: Mapping[str, Converter], for_differing: Mapping[str, Converter], log: ConversionLog
+        self,
+        converters: Mapping[str, Converter],
+        for_differing: Mapping[str, Converter],
+        log: ConversionLog,
+        *,
+        loops: bool,
     ) -> None:
         super().__init__(converters)
         self._for_differing = for_differing
         self._log = log
+        self._loops = loops
 
     @contextmanager
     def logging_to(self, log: ConversionLog) -> Iterator[ConversionLog]:
@@ -168,11 +178,14 @@ class _Registry(dict[str, Converter]):
                 if pfor_input.op.type not in _LIST_OPS and any(map(list_content, pfor_input.inputs)):
                     raise NotImplementedError(f"{pfor_input.op.type} has no batched form for a TensorArray")
                 if converter is None:
-                    return _loop_over_rows(pfor_input, entry, _DIFFERS if differs else "it has no converter")
+                    return _loop_over_rows(
+                        pfor_input, entry, _DIFFERS if differs else "it has no converter", builds=self._loops
+                    )
                 try:
                     return converter(pfor_input)
                 except _stock.ConversionNotImplementedError as error:
-                    return _loop_over_rows(pfor_input, entry, f"its converter does not take these operands: {error}")
+                    reason = f"its converter does not take these operands: {error}"
+                    return _loop_over_rows(pfor_input, entry, reason, builds=self._loops)
             except _ConversionAborted:
                 raise
             except Exception as error:
@@ -183,11 +196,13 @@ class _Registry(dict[str, Converter]):
         return recorded
 
 
-def _loop_over_rows(pfor_input: Any, entry: Conversion, reason: str) -> Any:
+def _loop_over_rows(pfor_input: Any, entry: Conversion, reason: str, *, builds: bool) -> Any:
     entry.looped_because = reason
     op = pfor_input.op
     if any(t.dtype == tf.variant for t in (*op.outputs, *op.inputs)):
-        raise NotImplementedError(f"{op.type} works on a tensor list and {reason}")
+        raise NotImplementedError(f"{op.type} gives or takes a variant, which rows can't be stacked of, and {reason}")
+    if not builds:
+        raise NotImplementedError(f"{op.type} would run once for each row: {reason}")
     registry = _registry()
     may_differ = registry.makes_differing(op.type) and all(output.shape.rank is not None for output in op.outputs)
     if not may_differ and not any(differing(given) for given in pfor_input.inputs):
@@ -434,13 +449,16 @@ def convert_rows(
     converters: Mapping[str, Converter],
     for_differing: Mapping[str, Converter] | None = None,
     log: ConversionLog,
+    loops: bool = True,
 ) -> list[Any]:
     """Run the traced function of one example on ``rows`` stacked examples, in the graph that is being built.
 
     ``for_differing`` are the converters, by op type, of ops that are given a value of differing length.
+    With ``loops`` False the first op that would run once for each row ends the conversion; the log names it.
+
     Shapes: each argument ``[rows, *s]`` for the function's ``[*s]``, in the function's order; so the results, except
         that one whose size depends on the example is a ``Differing``.
-    Errors: what a converter raised, with its op as ``error.op``.
+    Errors: what a converter raised, with its op as ``error.op``; NotImplementedError at a loop.
     """
     graph = concrete.graph
     scratch = tf.Graph()
@@ -451,6 +469,7 @@ def convert_rows(
         {**stock_registry(), "PartitionedCall": _convert_call, "StatefulPartitionedCall": _convert_call, **converters},
         for_differing or {},
         log,
+        loops=loops,
     )
     n_arguments = len(arguments)
     captures = concrete.captured_inputs
@@ -595,6 +614,17 @@ def stacked(value: Any, pfor_input: Any) -> tf.Tensor:
 def not_for_these(reason: str) -> NoReturn:
     """Say that a converter has no batched form for the operands at hand: the op is looped by permission, or refused."""
     raise _stock.ConversionNotImplementedError(reason)
+
+
+def op_definition(op_type: str) -> Any:
+    """Return what TensorFlow says of an op's operands, results and attributes: its OpDef."""
+    return _op_def_registry.get(op_type)
+
+
+def has_cpu_kernel(op_type: str) -> bool:
+    """Return True if TensorFlow can run the op on a CPU."""
+    kernels = _kernels.get_registered_kernels_for_op(op_type).kernel
+    return any(kernel.device_type in ("CPU", "DEFAULT") for kernel in kernels)
 
 
 def same_op(pfor_input: Any, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:

@@ -82,7 +82,7 @@ def refuse_effects(graph: Any, function_name: str, *, where: Callable[[Any], str
     """Errors: SideEffectError naming each op with an effect, its place and what to do."""
     found: dict[tuple[str, str], None] = {}
     for op in walk_ops(graph):
-        if is_stateful(op) and judgement(op.type) in ("random", "refused"):
+        if (is_stateful(op) or op.type == "PyFuncStateless") and judgement(op.type) in ("random", "refused"):
             found[op.type, where(op)] = None
     if found:
         places = "; ".join(f"{op} ({place}): {_hint(op)}" for op, place in found)

@@ -29,7 +29,7 @@ class Ranker:
         return {"score": tf.nn.softmax(x @ WEIGHTS)}  # line 8
 
     def resized(self, x):
-        return tf.raw_ops.HistogramFixedWidth(values=x, value_range=[0.0, 1.0], nbins=5)  # line 11
+        return tf.raw_ops.SerializeTensor(tensor=x)  # line 11
 
 
 ranker = Ranker()
@@ -68,9 +68,9 @@ def test_an_op_that_would_be_looped_is_refused_at_the_users_line(tmp_path):
         build(upload("resized", tmp_path), tmp_path / "artifact")
 
     assert str(refused.value).startswith(
-        "Ranker.resized: op HistogramFixedWidth (ranker.py:11) would run once for each row"
+        "Ranker.resized: op SerializeTensor (ranker.py:11) would run once for each row"
     )
-    assert refused.value.ops == {"HistogramFixedWidth": ("ranker.py:11",)}
+    assert refused.value.ops == {"SerializeTensor": ("ranker.py:11",)}
 
 
 def test_no_path_of_the_users_machine_is_uploaded(tmp_path):

@@ -43,8 +43,10 @@ class _Geometry:
         self.taps = list(kernel[:-2])
         if not all(isinstance(size, int) for size in (*self.space, *kernel)):
             not_for_these("a filter of each row needs known sizes")
-        if channels != kernel[-2]:
-            not_for_these("a filter of each row is not written for groups of channels")
+        #: Channels that the filter does not mix: as often as its own go into those of the images.
+        self.n_groups = (channels or 0) // kernel[-2] if kernel[-2] else 0
+        if channels is None or self.n_groups * kernel[-2] != channels or self.n_groups == 0:
+            not_for_these("a filter of each row needs a known number of channels")
         if prod(self.taps) > _MOST_TAPS:
             not_for_these(f"a filter of each row is taken apart, up to {_MOST_TAPS} places, not {prod(self.taps)}")
         self.strides = list(pfor_input.get_attr("strides"))[1:-1]
@@ -91,10 +93,32 @@ class _Geometry:
         return tf.reshape(joined, [rows, n * prod(self.reach), prod(self.taps) * channels])
 
 
-def _matrix(kernel: tf.Tensor) -> tf.Tensor:
-    """Shapes: [rows, *taps, c, o] -> [rows, taps * c, o]."""
+def _matrix(kernel: tf.Tensor, n_groups: int) -> tf.Tensor:
+    """Shapes: [rows, *taps, c, o] -> [rows, taps * c, o], or with groups before the last two."""
     rows, *inner, outputs = sizes(kernel)
-    return tf.reshape(kernel, [rows, prod(inner), outputs])
+    flat = tf.reshape(kernel, [rows, prod(inner), outputs])
+    if n_groups == 1:
+        return flat
+    return tf.transpose(tf.reshape(flat, [rows, prod(inner), n_groups, outputs // n_groups]), [0, 2, 1, 3])
+
+
+def _split_groups(value: tf.Tensor, n_groups: int, n_taps: int = 1) -> tf.Tensor:
+    """Shapes: [rows, places, taps * groups * c] -> [rows, groups, places, taps * c]; as it is if there is one group."""
+    if n_groups == 1:
+        return value
+    rows, places, depth = sizes(value)
+    each = depth // n_taps // n_groups
+    split = tf.reshape(value, [rows, places, n_taps, n_groups, each])
+    return tf.reshape(tf.transpose(split, [0, 3, 1, 2, 4]), [rows, n_groups, places, n_taps * each])
+
+
+def _joined_groups(value: tf.Tensor, n_groups: int, n_taps: int = 1) -> tf.Tensor:
+    """Undo ``_split_groups``."""
+    if n_groups == 1:
+        return value
+    rows, _, places, depth = sizes(value)
+    split = tf.reshape(value, [rows, n_groups, places, n_taps, depth // n_taps])
+    return tf.reshape(tf.transpose(split, [0, 2, 3, 1, 4]), [rows, places, n_groups * depth])
 
 
 def _forward(pfor_input: Any) -> Any:
@@ -106,7 +130,8 @@ def _forward(pfor_input: Any) -> Any:
         return wrap(unfolded(convolved, rows), stacked=True)
     shape = sizes(images)
     place = _Geometry(pfor_input, images=shape[1:], kernel=sizes(kernel)[1:], channels=shape[-1])
-    convolved = tf.matmul(place.patches(images), _matrix(kernel))
+    patches = _split_groups(place.patches(images), place.n_groups, prod(place.taps))
+    convolved = _joined_groups(tf.matmul(patches, _matrix(kernel, place.n_groups)), place.n_groups)
     return wrap(tf.reshape(convolved, [rows, n, *place.reach, sizes(kernel)[-1]]), stacked=True)
 
 
@@ -132,7 +157,13 @@ def _backprop_filter(pfor_input: Any) -> Any:
     place = _Geometry(pfor_input, images=shape[1:], kernel=kernel, channels=shape[-1])
     patches = place.patches(images)
     by_place = tf.reshape(gradients, [shape[0], sizes(patches)[1], kernel[-1]])
-    return wrap(tf.reshape(tf.matmul(patches, by_place, transpose_a=True), [shape[0], *kernel]), stacked=True)
+    groups = place.n_groups
+    of_kernel = tf.matmul(
+        _split_groups(patches, groups, prod(place.taps)), _split_groups(by_place, groups), transpose_a=True
+    )
+    if groups > 1:
+        of_kernel = tf.transpose(of_kernel, [0, 2, 1, 3])
+    return wrap(tf.reshape(of_kernel, [shape[0], *kernel]), stacked=True)
 
 
 def _backprop_input(pfor_input: Any) -> Any:
@@ -151,7 +182,10 @@ def _backprop_input(pfor_input: Any) -> Any:
     images = tf.zeros([rows, *shape], gradients.dtype)
     patches = place.patches(images)
     by_place = tf.reshape(gradients, [rows, sizes(patches)[1], sizes(kernel)[-1]])
-    (of_images,) = tf.gradients(patches, images, grad_ys=tf.matmul(by_place, _matrix(kernel), transpose_b=True))
+    groups = place.n_groups
+    of_patches = tf.matmul(_split_groups(by_place, groups), _matrix(kernel, groups), transpose_b=True)
+    of_patches = _joined_groups(of_patches, groups, prod(place.taps))
+    (of_images,) = tf.gradients(patches, images, grad_ys=of_patches)
     return wrap(of_images, stacked=True)
 
 

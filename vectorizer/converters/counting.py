@@ -1,4 +1,4 @@
-"""Counting and ranking: Bincount, DenseBincount, InTopK, NthElement, TopK.
+"""Counting and ranking: Bincount, DenseBincount, HistogramFixedWidth, InTopK, NthElement, TopK.
 
 The kernels take rows of their own: of histograms, of predictions. What must be the same for all rows is
 what makes the size of the result: the number of bins, ``k``.
@@ -60,6 +60,28 @@ def bounded(size: tf.Tensor) -> int | None:
     return None
 
 
+def _histogram(pfor_input: Any) -> Any:
+    """Count values in bins of equal width, with the kernel's arithmetic (histogram_op_cpu.cc).
+
+    Shapes: values [rows, *s], their range [rows, 2], either maybe shared -> [rows, bins].
+    """
+    n_bins = tf.get_static_value(pfor_input.op.inputs[2])
+    if n_bins is None:
+        not_for_these("the number of bins, and so the size of the result, is not a constant")
+    values, ends = (stacked(pfor_input.input(index), pfor_input) for index in (0, 1))
+    rows = sizes(values)[0]
+    flat = reshape_to(values, [rows, -1])
+    low, high = ends[:, :1], ends[:, 1:]
+    width = tf.cast(high - low, tf.float64) / int(n_bins)
+    place = tf.cast(tf.maximum(flat, low) - low, tf.float64) / width
+    bins = tf.cast(tf.minimum(place, tf.constant(float(n_bins - 1), tf.float64)), tf.int32)
+    # A range that ends before it begins, or a value that is no number, is refused by what counts.
+    is_known = (low < high) & tf.equal(flat, flat)
+    weights = tf.zeros([0], pfor_input.get_attr("dtype"))
+    counts = tf.raw_ops.DenseBincount(input=tf.where(is_known, bins, -1), size=int(n_bins), weights=weights)
+    return wrap(counts, stacked=True)
+
+
 def _last_dimension(pfor_input: Any) -> Any:
     if pfor_input.num_inputs == 2 and pfor_input.input(1).is_stacked:
         not_for_these(f"{pfor_input.op_type} can't have another number of elements in each row")
@@ -70,6 +92,7 @@ def _last_dimension(pfor_input: Any) -> Any:
 CONVERTERS: dict[str, Converter] = {
     "Bincount": _bincount,
     "DenseBincount": _bincount,
+    "HistogramFixedWidth": _histogram,
     "InTopK": batch_folding({0, 1}),
     "InTopKV2": batch_folding({0, 1}),
     "NthElement": _last_dimension,

@@ -1,4 +1,4 @@
-"""Functions of single elements that pfor has no converter for; Bitcast, EuclideanNorm, audio features."""
+"""Functions of single elements that pfor has no converter for; Bitcast, EuclideanNorm, ranges, audio features."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import Converter, not_for_these, same_op, wrap
-from vectorizer.converters.folding import batch_folding, sizes, unfolded
+from vectorizer._pfor import Converter, not_for_these, same_op, stacked, wrap
+from vectorizer.converters.folding import batch_folding, folded, sizes, unfolded
 from vectorizer.converters.stacking import spread
 
 __all__ = ["CONVERTERS"]
@@ -55,6 +55,29 @@ def _euclidean_norm(pfor_input: Any) -> Any:
     return wrap(tf.raw_ops.EuclideanNorm(input=value, axis=moved, keep_dims=keep), stacked=True)
 
 
+def _nearest(pfor_input: Any) -> Any:
+    """Look for the nearest of centers that all rows share. Shapes: points [rows, n, d] -> [rows, n, k] each."""
+    points = pfor_input.stacked_input(0)
+    shared = [pfor_input.unstacked_input(1), pfor_input.unstacked_input(2)]
+    rows, n, *_ = sizes(points)
+    found = same_op(pfor_input, [folded(points), *shared])
+    shape = tf.stack([rows, n, tf.shape(found[0])[1]])
+    return [wrap(tf.reshape(one, shape), stacked=True) for one in found]
+
+
+def _lin_space(pfor_input: Any) -> Any:
+    """Space numbers evenly: the ends are exact, the others are counted up from the first, as the kernel does."""
+    number = tf.get_static_value(pfor_input.op.inputs[2])
+    if number is None or number < 1:
+        not_for_these("the number of values, and so the size of the result, is not a positive constant")
+    start, stop = (stacked(pfor_input.input(index), pfor_input)[:, tf.newaxis] for index in (0, 1))
+    if number == 1:
+        return wrap(start, stacked=True)
+    step = (stop - start) / tf.cast(int(number) - 1, start.dtype)
+    between = start + step * tf.range(1, int(number) - 1, dtype=start.dtype)
+    return wrap(tf.concat([start, between, stop], -1), stacked=True)
+
+
 def _spectrogram(pfor_input: Any) -> Any:
     """Shapes: [rows, samples, channels] -> [rows, channels, windows, frequencies]. Channels are independent."""
     audio = pfor_input.stacked_input(0)
@@ -66,6 +89,7 @@ def _spectrogram(pfor_input: Any) -> Any:
 
 
 CONVERTERS: dict[str, Converter] = {
+    "ApproximateEqual": _broadcast,
     "AudioSpectrogram": _spectrogram,
     "Betainc": _broadcast,
     "Bitcast": _one_operand,
@@ -73,10 +97,11 @@ CONVERTERS: dict[str, Converter] = {
     "EuclideanNorm": _euclidean_norm,
     "FakeQuantWithMinMaxArgs": _one_operand,
     "FakeQuantWithMinMaxArgsGradient": _broadcast,
-    "FakeQuantWithMinMaxVars": _one_operand,
-    "FakeQuantWithMinMaxVarsPerChannel": _one_operand,
     "InvGrad": _broadcast,
+    "IsotonicRegression": batch_folding({0}),
+    "LinSpace": _lin_space,
     "Mfcc": batch_folding({0}),
+    "NearestNeighbors": _nearest,
     "NextAfter": _broadcast,
     "PopulationCount": _one_operand,
     "PreventGradient": _one_operand,

@@ -94,12 +94,18 @@ def _projective_transform(pfor_input: Any) -> Any:
     return wrap(unfolded(moved, rows), stacked=True)
 
 
+def _encoded(pfor_input: Any) -> Any:
+    """The kernel takes images with any number of dimensions before them."""
+    return wrap(same_op(pfor_input, [pfor_input.stacked_input(0)])[0], stacked=True)
+
+
 CONVERTERS: dict[str, Converter] = {
     "CropAndResize": _crop_and_resize,
     "CropAndResizeGradBoxes": _crop_gradient_of_boxes,
     "CropAndResizeGradImage": _crop_gradient_of_image,
     "DrawBoundingBoxes": batch_folding({0, 1}),
     "DrawBoundingBoxesV2": batch_folding({0, 1}),
+    "EncodePng": _encoded,
     "ImageProjectiveTransformV2": _projective_transform,
     "ImageProjectiveTransformV3": _projective_transform,
     "ResizeArea": batch_folding({0}),

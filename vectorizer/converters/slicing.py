@@ -19,7 +19,7 @@ from vectorizer.converters.expressions import constant_difference
 from vectorizer.converters.folding import reshape_to, sizes
 from vectorizer.converters.stacking import numbered, repeated
 
-__all__ = ["CONVERTERS", "bit", "entries", "placed"]
+__all__ = ["CONVERTERS", "bit", "entries", "placed", "planned", "sliced"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class _Plan:
 def _strided_slice(pfor_input: Any) -> Any:
     if not any(given.is_stacked for given in pfor_input.inputs[1:4]):
         return stock_registry()["StridedSlice"](pfor_input)
-    plan = _planned(pfor_input, pfor_input.op.inputs[0].shape.rank)
-    result, is_stacked = _sliced(pfor_input.input(0), plan.fixed, plan.moving)
+    plan = planned(pfor_input, pfor_input.op.inputs[0].shape.rank)
+    result, is_stacked = sliced(pfor_input.input(0), plan.fixed, plan.moving)
     if plan.shrunk:
         result = tf.squeeze(result, [dim + is_stacked for dim in plan.shrunk])
     for dim in plan.new:
@@ -63,9 +63,9 @@ def _strided_slice_gradient(pfor_input: Any) -> Any:
     shape = tf.get_static_value(pfor_input.op.inputs[0])
     if shape is None or pfor_input.input(0).is_stacked:
         not_for_these("the size of what was sliced is not known")
-    plan = _planned(pfor_input, len(shape))
+    plan = planned(pfor_input, len(shape))
     size = int(np.prod(shape))
-    places, is_stacked = _sliced(
+    places, is_stacked = sliced(
         wrap(tf.reshape(tf.range(size, dtype=tf.int64), shape), stacked=False), plan.fixed, plan.moving
     )
     gradients = stacked(pfor_input.input(4), pfor_input)
@@ -77,7 +77,11 @@ def _strided_slice_gradient(pfor_input: Any) -> Any:
     return wrap(reshape_to(spread_out, [rows, *map(int, shape)]), stacked=True)
 
 
-def _planned(pfor_input: Any, rank: int | None) -> _Plan:
+def planned(pfor_input: Any, rank: int | None) -> _Plan:
+    """Tell what all rows agree on from what they differ in, of a slice of a tensor of ``rank`` dimensions.
+
+    Errors: ConversionNotImplementedError if the slices of the rows may differ in size.
+    """
     op = pfor_input.op
     begin, end, strides = pfor_input.inputs[1:4]
     if strides.is_stacked:
@@ -155,7 +159,7 @@ def _slice(pfor_input: Any) -> Any:
             not_for_these("a slice up to the end (or of size 0) that begins elsewhere in each row")
         else:
             moving.append(_Moving(dim=dim, begin=begin.t[..., dim], end=None, stride=1, count=count))
-    result, is_stacked = _sliced(value, fixed, moving, negative_from_end=False)
+    result, is_stacked = sliced(value, fixed, moving, negative_from_end=False)
     return wrap(result, stacked=is_stacked)
 
 
@@ -195,7 +199,7 @@ def placed(op: Any, rank: int, n_entries: int) -> list[Any]:
     return [*kinds[:place], *[None] * whole, *kinds[place + 1 :]]
 
 
-def _sliced(
+def sliced(
     value: Any, fixed: list[slice], moving: list[_Moving], *, negative_from_end: bool = True
 ) -> tuple[tf.Tensor, bool]:
     """Slice without dropping dimensions, and say whether the result is stacked."""

@@ -10,7 +10,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import Converter, not_for_these, rows_of, same_op, stacked, wrap
+from vectorizer._pfor import (
+    Converter,
+    constant_of,
+    not_for_these,
+    rows_of,
+    same_op,
+    stacked,
+    stock_registry,
+    wrap,
+)
+from vectorizer.converters.folding import batch_folding, sizes
 
 __all__ = ["CONVERTERS"]
 
@@ -18,6 +28,8 @@ __all__ = ["CONVERTERS"]
 _ELEMENTWISE = (
     "AsString",
     "DecodeBase64",
+    "DecodeCompressed",
+    "DecodeJSONExample",
     "DecodePaddedRaw",
     "EncodeBase64",
     "RegexFullMatch",
@@ -72,6 +84,37 @@ def _filled(pfor_input: Any, position: int) -> tf.Tensor:
     return tf.broadcast_to(aligned, [rows, *shape])
 
 
+def _reduce_join(pfor_input: Any) -> Any:
+    axes = constant_of(pfor_input.op.inputs[1])
+    rank = pfor_input.op.inputs[0].shape.rank
+    if axes is None or rank is None:
+        not_for_these("the axes are not constants")
+    if axes.size == 0:
+        return wrap(tf.identity(pfor_input.stacked_input(0)), stacked=True)
+    moved = tf.constant([int(axis) % rank + 1 for axis in axes.reshape([-1])], tf.int32)
+    return wrap(same_op(pfor_input, [pfor_input.stacked_input(0), moved])[0], stacked=True)
+
+
+def _encoded(pfor_input: Any) -> Any:
+    """Encode code points; where each text ends, all rows agree."""
+    codes, ends = pfor_input.stacked_input(0), pfor_input.unstacked_input(1)
+    rows, size = sizes(codes)
+    first = tf.cast(tf.range(rows) * size, ends.dtype)[:, tf.newaxis]
+    all_ends = tf.concat([tf.reshape(ends[:-1] + first, [-1]), ends[-1:] + first[-1]], 0)
+    return wrap(tf.reshape(same_op(pfor_input, [tf.reshape(codes, [-1]), all_ends])[0], [rows, -1]), stacked=True)
+
+
+def _format(_pfor_input: Any) -> Any:
+    """Refuse: pfor's own converter writes all rows into one text."""
+    not_for_these("it writes one text for all rows; use tf.strings.as_string and tf.strings.join")
+
+
+def _csv(pfor_input: Any) -> Any:
+    if any(default.is_stacked for default in pfor_input.inputs[1:]):
+        not_for_these("a default differs from row to row")
+    return stock_registry()["DecodeCSV"](pfor_input)
+
+
 def _find(pfor_input: Any) -> Any:
     table, keys, default = pfor_input.inputs
     if table.is_stacked or default.is_stacked:
@@ -85,8 +128,13 @@ def _size(pfor_input: Any) -> Any:
 
 CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
+    "DecodeCSV": _csv,
+    "Fingerprint": batch_folding({0}),
     "LookupTableFindV2": _find,
     "LookupTableSizeV2": _size,
+    "ReduceJoin": _reduce_join,
+    "StringFormat": _format,
     "StringJoin": _join,
     "Substr": _substr,
+    "UnicodeEncode": _encoded,
 }

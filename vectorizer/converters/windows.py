@@ -1,4 +1,4 @@
-"""Windows that slide over images: patches, local response normalization, pooling that tells where."""
+"""Windows on images: patches, glimpses, local response normalization, pooling that tells where or by fractions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import Converter, same_op, stacked, wrap
+from vectorizer._pfor import Converter, not_for_these, same_op, stacked, wrap
 from vectorizer.converters.folding import batch_folding, folded, reshape_to, sizes, unfolded
 
 __all__ = ["CONVERTERS"]
@@ -39,9 +39,29 @@ def _max_pool_gradient_with_argmax(pfor_input: Any) -> Any:
     return wrap(unfolded(of_images, sizes(images)[0]), stacked=True)
 
 
+def _glimpse(pfor_input: Any) -> Any:
+    """Cut out windows around places of each row; what lies outside of the image must not be random."""
+    if pfor_input.get_attr("uniform_noise") or pfor_input.get_attr("noise") not in (b"zero", b""):
+        not_for_these("it fills what lies outside of the image with random numbers; use noise='zero'")
+    return batch_folding({0, 2})(pfor_input)
+
+
+def _fractional_pool(pfor_input: Any) -> Any:
+    """Pool by a fraction. Where the regions lie is drawn from the op's own seeds, and is the same for all images."""
+    if not pfor_input.get_attr("deterministic") or not (pfor_input.get_attr("seed") or pfor_input.get_attr("seed2")):
+        not_for_these("it draws the regions that it pools; give deterministic=True and a seed")
+    images = pfor_input.stacked_input(0)
+    pooled, *regions = same_op(pfor_input, [folded(images)])
+    return [wrap(unfolded(pooled, sizes(images)[0]), stacked=True), *(wrap(one, stacked=False) for one in regions)]
+
+
 CONVERTERS: dict[str, Converter] = {
+    "ExtractGlimpse": _glimpse,
+    "ExtractGlimpseV2": _glimpse,
     "ExtractImagePatches": batch_folding({0}),
     "ExtractVolumePatches": batch_folding({0}),
+    "FractionalAvgPool": _fractional_pool,
+    "FractionalMaxPool": _fractional_pool,
     "LRN": batch_folding({0}),
     "LRNGrad": batch_folding({0, 1, 2}),
     "MaxPoolGradWithArgmax": _max_pool_gradient_with_argmax,

@@ -156,9 +156,11 @@ def test_shared_filter_of_groups() -> None:
     check_loop_free(lambda x: conv(x, kernel), {"x": IMAGES})
 
 
-def test_filter_of_each_row_of_groups_is_refused_by_name() -> None:
-    with pytest.raises(LoopedOpError, match=r"Conv2D .* not written for groups of channels"):
-        vectorize(conv, inputs={"image": spec(6, 5, 3), "kernel": spec(3, 3, 1, 6)}, buckets=(2,))
+@pytest.mark.parametrize("options", [{}, {"strides": 2, "padding": "VALID"}])
+def test_filter_of_each_row_of_groups(options: dict[str, Any]) -> None:
+    images = RNG.normal(size=(8, 6, 5, 4)).astype(np.float32)
+    kernels = RNG.normal(size=(8, 3, 2, 2, 6)).astype(np.float32)
+    check_loop_free(lambda x, k: conv(x, k, **options), {"x": images, "k": kernels})
 
 
 def test_filter_of_each_row_that_is_too_large_is_refused_by_name() -> None:

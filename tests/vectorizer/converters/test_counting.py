@@ -132,3 +132,25 @@ def test_cumulative_logsumexp(dtype: Any) -> None:
         ]
 
     check_loopless(predict, {"x": X.astype(dtype)})
+
+
+def test_histogram_of_equal_bins() -> None:
+    def counts(x: Any, ends: Any) -> list[tf.Tensor]:
+        ends = tf.stack([ends[0], ends[0] + tf.abs(ends[1]) + 0.5])
+        made = tf.raw_ops.HistogramFixedWidth
+        return [
+            made(values=x, value_range=ends, nbins=5),
+            made(values=x[0], value_range=[-1.0, 1.0], nbins=3, dtype=tf.int64),
+        ]
+
+    ends = RNG.normal(size=(8, 2)).astype(np.float32)
+    check_loopless(counts, {"x": X, "ends": ends}, buckets=(1, 7))
+    check_loopless(lambda ends: counts(tf.constant(X[0]), ends), {"ends": ends}, buckets=(7,))
+
+
+def test_histogram_whose_range_is_empty_fails_in_its_row() -> None:
+    def predict(ends: tf.Tensor) -> tf.Tensor:
+        return tf.raw_ops.HistogramFixedWidth(values=[1.0, 2.0], value_range=ends, nbins=4)
+
+    vectorized = vectorize(predict, inputs={"ends": spec(2)}, buckets=(4,))
+    check_refuses_alike(predict, vectorized, {"ends": np.float32([[0, 1], [-1, 5], [1, 1], [2, 1]])}, first_bad=2)

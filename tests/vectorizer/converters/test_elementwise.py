@@ -103,3 +103,25 @@ def test_spectrogram_and_cepstrum_of_each_channel() -> None:
         }
 
     check_loopless(predict, {"x": RNG.normal(size=(8, 100, 2)).astype(np.float32)}, rtol=1e-3)
+
+
+def test_numbers_evenly_spaced_between_ends_of_each_row() -> None:
+    def spaced(a: Any, b: Any) -> list[tf.Tensor]:
+        return [tf.raw_ops.LinSpace(start=a, stop=b, num=n) for n in (1, 2, 7)]
+
+    a, b = RNG.normal(size=(2, 8)).astype(np.float32)
+    check_loopless(spaced, {"a": a, "b": b}, buckets=(1, 7))
+    check_loopless(lambda a: spaced(a, 2.0), {"a": a}, buckets=(7,))
+
+
+def test_nearest_centers_and_regressions_of_each_row() -> None:
+    centers = tf.constant(RNG.normal(size=(5, 3)).astype(np.float32))
+
+    def predict(x: tf.Tensor) -> list[tf.Tensor]:
+        return [
+            *tf.raw_ops.NearestNeighbors(points=x, centers=centers, k=2),
+            *tf.raw_ops.IsotonicRegression(input=x),
+            tf.raw_ops.ApproximateEqual(x=x, y=tf.zeros([4, 3]), tolerance=0.5),
+        ]
+
+    check_loopless(predict, {"x": RNG.normal(size=(8, 4, 3)).astype(np.float32)}, buckets=(1, 7))

@@ -149,3 +149,24 @@ def test_gradient_goes_back_to_where_the_slice_was() -> None:
         return [tape.gradient(one, table), tape.gradient(window, table), tape.gradient(backward, table)]
 
     check_loopless(predict, {"table": X, "i": PLACES, "j": OTHERS})
+
+
+def updated(x: Any, v: Any, i: Any) -> list[tf.Tensor]:
+    i = tf.math.floormod(i, 2)
+    update = tf.raw_ops.TensorStridedSliceUpdate
+    return [
+        update(input=x, begin=[1], end=[3], strides=[1], value=v[:2]),
+        update(input=x, begin=[0, 2], end=[0, 0], strides=[2, -1], value=v[:2, :2], begin_mask=1, end_mask=1),
+        update(input=x, begin=[2], end=[3], strides=[1], value=v[0], shrink_axis_mask=1),
+        update(input=x, begin=[0, 1], end=[0, 2], strides=[1, 1], value=v[:, 0], ellipsis_mask=1, shrink_axis_mask=2),
+        update(input=x, begin=i[None], end=i[None] + 2, strides=[1], value=v[:2]),
+        update(input=x, begin=i[None], end=i[None] + 1, strides=[1], value=v[0], shrink_axis_mask=1),
+    ]
+
+
+def test_slices_are_replaced_at_shared_places_and_at_places_of_each_row() -> None:
+    x, v = RNG.normal(size=(2, 8, 4, 3)).astype(np.float32)
+    i = np.arange(8, dtype=np.int32)
+    check_loopless(updated, {"x": x, "v": v, "i": i}, buckets=(1, 7))
+    check_loopless(lambda i: updated(tf.constant(x[0]), tf.constant(v[0]), i), {"i": i}, buckets=(7,))
+    check_loopless(lambda v: updated(tf.constant(x[0]), v, 1), {"v": v}, buckets=(7,))

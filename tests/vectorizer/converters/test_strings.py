@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.vectorizer.converters.loopless import check_loopless, refused_ops
 from tests.vectorizer.oracle import check, spec
 from vectorizer import LoopedOpError, vectorize
 
@@ -90,3 +91,24 @@ def test_pattern_of_each_row_is_refused() -> None:
 
     with pytest.raises(LoopedOpError, match=r"RegexReplace.*depends on the example"):
         vectorize(predict, inputs={"s": spec(dtype=tf.string)}, buckets=(2,))
+
+
+def test_texts_are_joined_encoded_and_fingerprinted() -> None:
+    def predict(s: tf.Tensor, n: tf.Tensor) -> list[tf.Tensor]:
+        raw = tf.raw_ops
+        codes = 97 + tf.math.floormod(n, 26)
+        return [
+            tf.strings.reduce_join(s, -1, separator="-"),
+            tf.strings.reduce_join(s, [1, 0]),
+            tf.strings.reduce_join(s, 0, keepdims=True),
+            raw.UnicodeEncode(input_values=codes, input_splits=[0, 1, 4], output_encoding="UTF-8"),
+            raw.Fingerprint(data=s, method="farmhash64"),
+            raw.DecodeCompressed(bytes=s),
+        ]
+
+    words = np.array([[[f"{row}{i}{j}".encode() for j in range(2)] for i in range(3)] for row in range(8)], object)
+    check_loopless(predict, {"s": words, "n": np.arange(32).reshape(8, 4).astype(np.int32)}, buckets=(1, 7))
+
+
+def test_text_with_values_in_it_is_refused_by_name_and_not_written_for_all_rows_at_once() -> None:
+    assert "one text for all rows" in refused_ops(lambda x: tf.strings.format("{}", x), x=spec(2))["StringFormat"]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.vectorizer.converters.loopless import check_loopless, refused_ops
 from tests.vectorizer.oracle import check, spec
 from vectorizer import LoopedOpError, Vectorized, vectorize
 
@@ -105,3 +106,35 @@ def test_places_of_the_largest_are_those_in_the_examples_own_images(*, include_b
 
     check_loop_free(pooled, {"x": PAIRS})
     check_loop_free(gradient_of(lambda x: pooled(x)[0]), {"x": PAIRS}, rtol=1e-4)
+
+
+def test_glimpses_at_places_of_each_row() -> None:
+    def predict(x: tf.Tensor, at: tf.Tensor) -> list[tf.Tensor]:
+        options = {"input": x, "size": [3, 2], "offsets": tf.tanh(at), "uniform_noise": False, "noise": "zero"}
+        return [
+            tf.raw_ops.ExtractGlimpse(**options),
+            tf.raw_ops.ExtractGlimpseV2(**options, centered=False, normalized=False),
+        ]
+
+    images = RNG.normal(size=(8, 2, 5, 6, 3)).astype(np.float32)
+    check_loopless(predict, {"x": images, "at": RNG.normal(size=(8, 2, 2)).astype(np.float32)}, buckets=(1, 7))
+
+
+def test_glimpses_that_are_filled_with_noise_are_refused_by_name() -> None:
+    def predict(x: tf.Tensor) -> tf.Tensor:
+        return tf.raw_ops.ExtractGlimpse(input=x, size=[2, 2], offsets=[[0.0, 0.0]])
+
+    assert "noise='zero'" in refused_ops(predict, x=spec(1, 4, 4, 1))["ExtractGlimpse"]
+
+
+def test_pooling_by_a_fraction_with_a_seed_and_without() -> None:
+    def predict(x: tf.Tensor) -> list[tf.Tensor]:
+        options = {"value": x, "pooling_ratio": [1.0, 1.5, 1.3, 1.0], "deterministic": True, "seed": 3, "seed2": 4}
+        return [*tf.raw_ops.FractionalMaxPool(**options), *tf.raw_ops.FractionalAvgPool(**options, overlapping=True)]
+
+    check_loopless(predict, {"x": RNG.normal(size=(8, 2, 6, 7, 3)).astype(np.float32)}, buckets=(1, 7))
+
+    def drawn(x: tf.Tensor) -> tf.Tensor:
+        return tf.raw_ops.FractionalMaxPool(value=x, pooling_ratio=[1.0, 1.5, 1.5, 1.0]).output
+
+    assert "deterministic" in refused_ops(drawn, x=spec(1, 6, 6, 1))["FractionalMaxPool"]
