@@ -31,6 +31,7 @@ import tensorflow as tf
 from tensorflow.core.framework.graph_debug_info_pb2 import GraphDebugInfo as DebugInfoProto
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel as SavedModelProto
 from tensorflow.python.eager import cancellation as _cancellation
+from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import func_graph as _func_graph
 from tensorflow.python.framework import function_def_to_graph as _function_def_to_graph
 from tensorflow.python.framework import kernels as _kernels
@@ -62,6 +63,7 @@ __all__ = [
     "convert_body",
     "convert_rows",
     "converted_with",
+    "copied_call",
     "copied_op",
     "copy_op",
     "differing",
@@ -82,6 +84,7 @@ __all__ = [
     "scratch_graph",
     "stacked",
     "stock_registry",
+    "variant_placeholder",
     "wrap",
     "wrap_differing",
     "wrap_list",
@@ -106,15 +109,22 @@ _DIFFERS = (
 
 #: Ops that a list of ours may go into; the others would take its placeholder for the list.
 _LIST_OPS = CALLING_OPS | {
+    "AddN",
     "Identity",
+    "OptionalFromValue",
+    "OptionalGetValue",
     "TensorListConcatV2",
     "TensorListElementShape",
     "TensorListGather",
     "TensorListGetItem",
     "TensorListLength",
+    "TensorListPopBack",
+    "TensorListPushBack",
+    "TensorListResize",
     "TensorListScatterIntoExistingList",
     "TensorListSetItem",
     "TensorListStack",
+    "ZerosLike",
 }
 
 #: The registry is a module global of TensorFlow, so that one conversion runs at a time.
@@ -240,6 +250,8 @@ def _inline_call(func: Any, converter: Any, inputs: Sequence[Any], n_outputs: in
     for inner, outer in zip(graph.inputs, inputs, strict=True):
         converter._add_conversion(inner, outer)
     first = _ops.get_default_graph().num_operations()
+    if _bodies:
+        _convert_variants(graph, converter)
     for check in checks_in(graph.get_operations(), called_graphs):
         converter._convert_helper(check.outputs[0] if check.outputs else check)
     made = [converter._convert_helper(output) for output in graph.outputs[:n_outputs]]
@@ -260,7 +272,8 @@ def _after(value: Any, checks: Sequence[Any]) -> Any:
         if found is not None:
             return wrap_differing(replace(found, dense=tf.identity(found.dense)))
         if content is not None:
-            return value if content.dense is None else wrap_list(replace(content, dense=tf.identity(content.dense)))
+            dense = getattr(content, "dense", None)
+            return value if dense is None else wrap_list(replace(content, dense=tf.identity(dense)))
         return _stock.wrap(tf.identity(value.t), value.is_stacked)
 
 
@@ -272,12 +285,38 @@ def nothing_but_checks(first: int) -> Any:
 def _convert_call(pfor_input: Any) -> Any:
     first = _ops.get_default_graph().num_operations()
     op = pfor_input.op
-    made = convert_body(pfor_input, called_graph(op, "f"), pfor_input.inputs, n_outputs=len(op.outputs))
+    made = _convert_inside(pfor_input, called_graph(op, "f"), pfor_input.inputs, n_outputs=len(op.outputs))
     return made or nothing_but_checks(first)
 
 
-def convert_body(pfor_input: Any, graph: Any, inputs: Sequence[Any], *, n_outputs: int | None = None) -> list[Any]:
-    """Convert the function that an op calls, in place: ``inputs`` and results are wrapped tensors, all rows each."""
+#: Ops that make a variant. pfor copies those that all rows share.
+_VARIANT_SOURCES = ("EmptyTensorList", "OptionalFromValue", "OptionalNone")
+#: How many bodies of loops and branches are being converted in each other.
+_bodies: list[None] = []
+
+
+def _convert_variants(graph: Any, converter: Any) -> None:
+    """Convert ops that make a variant, shared or not: unlike the outer graph, a body keeps copies nobody uses.
+
+    XLA compiles what is in a body, used or not, and knows no optional values and no lists without a bound.
+    """
+    for op in graph.get_operations():
+        if op.type in _VARIANT_SOURCES:
+            given = [converter._convert_helper(tensor) for tensor in op.inputs]
+            made = _stock._pfor_converter_registry.get(op.type)(_stock._PforInput(converter, op, given))
+            converter._add_conversion(op.outputs[0], made)
+
+
+def convert_body(pfor_input: Any, graph: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Convert the body of a loop or branch, in place: ``inputs`` and results are wrapped tensors, all rows each."""
+    _bodies.append(None)
+    try:
+        return _convert_inside(pfor_input, graph, inputs)
+    finally:
+        _bodies.pop()
+
+
+def _convert_inside(pfor_input: Any, graph: Any, inputs: Sequence[Any], *, n_outputs: int | None = None) -> list[Any]:
     outer = pfor_input.pfor
     inner = _stock.PFor(
         loop_var=outer.loop_var,
@@ -414,8 +453,25 @@ _CASES = ("Case", "StatelessCase")
 
 def graph_by_name(op: Any, name: str) -> Any:
     """Return the graph of a function that the graph of ``op`` knows by name."""
+    known = known_function(op.graph, name)
     with op.graph.as_default():  # where functions that it calls in turn are known
-        return function_graph(known_function(op.graph, name))
+        if known is None:  # pfor copied the op, but not what it calls
+            return _function_def_to_graph.function_def_to_graph(_context.context().get_function_def(name))
+        return function_graph(known)
+
+
+def copied_call(pfor_input: Any) -> list[Any]:
+    """Convert an op that calls functions, and differs in nothing from row to row: it runs as it is, once for all."""
+    op = pfor_input.op
+    graph = _ops.get_default_graph()
+    for attribute in op.node_def.attr.values():
+        function = known_function(op.graph, attribute.func.name) if attribute.func.name else None
+        if function is not None:
+            graph._add_function_recursive(function)
+    made = same_op(pfor_input, [value.t for value in pfor_input.inputs])
+    for tensor, like in zip(made, op.outputs, strict=True):
+        _handle_data.copy_handle_data(like, tensor)
+    return [wrap(tensor, stacked=False) for tensor in made]
 
 
 def function_graph(func: Any) -> Any:
@@ -594,6 +650,13 @@ def converted_with(pfor_input: Any, inputs: Sequence[Any]) -> list[tf.Tensor]:
     given = _stock._PforInput(pfor_input.pfor, pfor_input.op, list(inputs))
     made = converter(given)
     return [stacked(value, pfor_input) for value in ([made] if isinstance(made, _stock.WrappedTensor) else made)]
+
+
+def variant_placeholder(like: tf.Tensor) -> tf.Tensor:
+    """Return a placeholder of a variant that holds what another does: the shapes of its elements are known by it."""
+    made = tf.compat.v1.placeholder(tf.variant, [])
+    _handle_data.copy_handle_data(like, made)
+    return made
 
 
 def constant_of(tensor: Any) -> Any:

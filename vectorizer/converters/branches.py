@@ -15,8 +15,8 @@ A predicate that is the same for all rows stays a real branch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
+from functools import partial, reduce
 from typing import Any
 
 import tensorflow as tf
@@ -32,19 +32,21 @@ from vectorizer._pfor import (
     nothing_but_checks,
     rows_of,
     scratch_graph,
-    stacked,
     stock_registry,
     wrap,
     wrap_list,
 )
 from vectorizer.checks import checks_in
+from vectorizer.converters.contents import Content, Stack
 from vectorizer.converters.costly import is_costly
 from vectorizer.converters.differing.outcomes import Outcome, outcome_of
-from vectorizer.converters.lists import Content, as_list, captured, lent, listed
+from vectorizer.converters.forms import Form, Leaf, TensorForm
+from vectorizer.converters.known import captured, known_value, lent
 from vectorizer.converters.masks import masked, of_rows
 from vectorizer.converters.partitions import branch_sizes, first_rows
 from vectorizer.converters.raising import can_raise
-from vectorizer.converters.rows import borrowed, elements_where, rows_put, rows_where
+from vectorizer.converters.rows import borrowed, rows_put, where_at
+from vectorizer.converters.value_forms import OptionalForm, cut, flat, form_of
 
 __all__ = ["CONVERTERS"]
 
@@ -84,7 +86,7 @@ def _converted(pfor_input: Any, choice: Any, branches: Sequence[Any], *, stock: 
 
 def _choose(pfor_input: Any, choice: Any, branches: Sequence[Any]) -> list[Any] | None:
     """Convert a choice between branches; None if their results can't be chosen between row by row."""
-    inputs = [_unmasked(listed(value)) for value in pfor_input.inputs[1:]]
+    inputs = [_unmasked(known_value(value)) for value in pfor_input.inputs[1:]]
     outputs = [output for branch in branches for output in branch.outputs]
     if any(output.dtype == tf.resource or output.shape.rank is None for output in outputs):
         return None
@@ -97,34 +99,38 @@ def _choose(pfor_input: Any, choice: Any, branches: Sequence[Any]) -> list[Any] 
     outcome = outcome_of(pfor_input.outputs, made)
     if outcome is None:
         return None
-    forms = _forms(pfor_input, outcome, made)
+    tried_forms = [_forms(outcome, tried) for tried in made]
+    forms = [reduce(_joined, of_output) for of_output in zip(*tried_forms, strict=True)]
+    if any(isinstance(form, TensorForm) and not form.is_fixed for form in forms):
+        return None
+    rows = rows_of(pfor_input)
     if choice.is_stacked:
+        forms = [form.stacked() for form in forms]
         results: list[tf.Tensor] | None = None
         for number, branch in enumerate(branches):
             takes = _takes(choice.t, number)
             new = _run_branch(pfor_input, branch, inputs, takes, outcome, forms, conversions[number])
-            results = (
-                new
-                if results is None
-                else [form.chosen(takes, *pair) for form, *pair in zip(forms, new, results, strict=True)]
-            )
+            if results is None:
+                results = new
+                continue
+            has_value = [
+                leaf
+                for form, tried in zip(forms, tried_forms[number], strict=True)
+                for leaf in _chosen_leaves(form, tried, rows)
+            ]
+            results = [
+                no if leaf is None else where_at(takes, yes, no, axis=leaf.axis or 0)
+                for leaf, yes, no in zip(has_value, new, results, strict=True)
+            ]
         assert results is not None, "a choice has branches"
-        return outcome.together(
-            [form.wrapped(result, is_stacked=True) for form, result in zip(forms, results, strict=True)]
-        )
+        return outcome.together(_built(forms, results, rows))
 
     def run(branch: Any) -> list[tf.Tensor]:
-        converted = outcome.apart(convert_body(pfor_input, branch, inputs), pfor_input)
-        flat = [form.flat(value, is_stacked=form.is_stacked) for form, value in zip(forms, converted, strict=True)]
+        flat = _flat(forms, outcome.apart(convert_body(pfor_input, branch, inputs), pfor_input), rows)
         return flat or [tf.constant(0)]
 
     taken = tf.switch_case(choice.t, [lambda branch=branch: run(branch) for branch in branches])
-    return outcome.together(
-        [
-            form.wrapped(output, is_stacked=form.is_stacked)
-            for form, output in zip(forms, _listed(taken, forms or (None,)), strict=bool(forms))
-        ]
-    )
+    return outcome.together(_built(forms, _listed(taken, _leaves(forms, rows) or (None,)), rows))
 
 
 def _takes(choice: tf.Tensor, number: int) -> tf.Tensor:
@@ -134,63 +140,51 @@ def _takes(choice: tf.Tensor, number: int) -> tf.Tensor:
     return tf.equal(choice, number)
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """What the branches make of one output: a tensor, or a list of known elements for each row."""
-
-    pfor_input: Any
-    rows: int
-    is_stacked: bool
-    content: Content | None
-
-    def flat(self, value: Any, *, is_stacked: bool) -> tf.Tensor:
-        """Return a branch's result as a tensor."""
-        if self.content is None:
-            return stacked(value, self.pfor_input) if is_stacked else value.t
-        content = as_list(value)
-        assert content is not None, "it was one when it was tried"
-        return content.of_rows(self.rows, self.content.element).dense
-
-    def wrapped(self, tensor: tf.Tensor, *, is_stacked: bool) -> Any:
-        """Return the choice as a converter's result."""
-        return wrap(tensor, stacked=is_stacked) if self.content is None else wrap_list(self.content.with_dense(tensor))
-
-    def chosen(self, mask: tf.Tensor, yes: tf.Tensor, no: tf.Tensor) -> tf.Tensor:
-        """Return each row's own result."""
-        return rows_where(mask, yes, no) if self.content is None else elements_where(mask, yes, no)
-
-    def nothing(self, output: Any) -> tf.Tensor:
-        """Return what stands for the result of a branch that no row takes."""
-        if self.content is None:
-            return tf.zeros([self.rows, *output.shape.as_list()], output.dtype)
-        assert self.content.element is not None, "a form has elements"
-        return tf.zeros([self.content.n, self.rows, *self.content.element], self.content.dtype)
+def _forms(outcome: Outcome, tried: Sequence[Any]) -> list[Form]:
+    """Return the forms of what a branch makes, and of the parts of what differs in length."""
+    return [
+        TensorForm(spec.dtype, tuple(spec.shape), is_stacked=True) if index is None else form_of(tried[index])
+        for index, spec in zip(outcome.plain, outcome.specs, strict=True)
+    ]
 
 
-def _forms(pfor_input: Any, outcome: Outcome, made: Sequence[Sequence[Any]]) -> list[_Form]:
-    padded = _Form(pfor_input, rows_of(pfor_input), True, None)
-    return [padded if index is None else _form(pfor_input, [tried[index] for tried in made]) for index in outcome.plain]
+def _joined(one: Form, other: Form) -> Form:
+    try:
+        return one.joined(other)
+    except NotImplementedError as error:
+        raise NotImplementedError(f"branches leave different things: {error}") from error
 
 
-def _form(pfor_input: Any, made: Sequence[Any]) -> _Form:
-    rows = rows_of(pfor_input)
-    if made[0].t.dtype != tf.variant:
-        return _Form(pfor_input, rows, any(value.is_stacked for value in made), None)
-    contents = [as_list(value) for value in made]
-    known = [content for content in contents if content is not None]
-    elements = {content.element for content in known if content.element is not None}
-    if len(known) < len(made) or len({content.n for content in known}) > 1 or len(elements) != 1:
-        raise NotImplementedError(
-            "branches leave a TensorArray with different lengths or elements: give it its largest size and its "
-            "element_shape, tf.TensorArray(dtype, size=n, element_shape=shape)"
-        )
-    return _Form(pfor_input, rows, True, Content(known[0].n, known[0].dtype, elements.pop()))
+def _chosen_leaves(form: Form, tried: Form, rows: int) -> list[Leaf | None]:
+    """Return the leaves of an output, None where a branch leaves nothing that could be chosen."""
+    leaves = form.leaves(rows)
+    return [None] * len(leaves) if isinstance(tried, OptionalForm) and tried.parts is None else list(leaves)
+
+
+def _leaves(forms: Sequence[Form], rows: int) -> list[Leaf]:
+    return [leaf for form in forms for leaf in form.leaves(rows)]
+
+
+def _flat(forms: Sequence[Form], values: Sequence[Any], rows: int) -> list[tf.Tensor]:
+    return [leaf for form, value in zip(forms, values, strict=True) for leaf in flat(known_value(value), form, rows)]
+
+
+def _built(forms: Sequence[Form], leaves: Sequence[tf.Tensor], rows: int) -> list[Any]:
+    left = list(leaves)
+    built = []
+    for form in forms:
+        n = len(form.leaves(rows))
+        built.append(form.built(left[:n]))
+        left = left[n:]
+    return built
 
 
 def _unmasked(value: Any) -> Any:
     """Return a list as one that belongs to no loop: what a branch makes of it is chosen from as a whole."""
     content = list_content(value)
-    return value if content is None else wrap_list(replace(content, origin=None, is_bounded=False))
+    if isinstance(content, Content):
+        return wrap_list(replace(content, origin=None, is_bounded=False))
+    return wrap_list(replace(content, origin=None)) if isinstance(content, Stack) else value
 
 
 def _run_branch(
@@ -199,13 +193,14 @@ def _run_branch(
     inputs: Sequence[Any],
     takes: tf.Tensor,
     outcome: Outcome,
-    forms: Sequence[_Form],
+    forms: Sequence[Form],
     conversions: Sequence[Any],
 ) -> list[tf.Tensor]:
     """Run one branch for the rows that take it; the results of others mean nothing."""
     may_fail = can_raise(conversions, in_branch=True)
-
     is_costly_branch = is_costly(conversions)
+    rows = rows_of(pfor_input)
+    leaves = _leaves(forms, rows)
 
     def run() -> list[tf.Tensor]:
         given = inputs
@@ -213,38 +208,35 @@ def _run_branch(
             lender = borrowed(takes)
             given = [lent(value, lender) for value in inputs]
         with masked(takes):
-            made = outcome.apart(convert_body(pfor_input, branch, given), pfor_input)
-            return [form.flat(value, is_stacked=True) for form, value in zip(forms, made, strict=True)]
+            return _flat(forms, outcome.apart(convert_body(pfor_input, branch, given), pfor_input), rows)
 
     if len(conversions) <= _CHEAP_OPS and not is_costly_branch and not may_fail:
         return run()
 
     def skip() -> list[tf.Tensor]:
-        return [form.nothing(spec) for form, spec in zip(forms, outcome.specs, strict=True)]
+        return [leaf.blank() for leaf in leaves]
 
     def run_few(n: int) -> list[tf.Tensor]:
         places = first_rows(takes, n)
-        few = at_rows(pfor_input, n)
         taken = tf.gather(takes, places)
         if may_fail:
             places = tf.gather(places, borrowed(taken))
             taken = tf.gather(takes, places)
         with of_rows(places), masked(taken):
-            made = outcome.apart(convert_body(few, branch, [lent(value, places) for value in inputs]), few)
-            rows = [
-                replace(form, pfor_input=few, rows=n).flat(value, is_stacked=True)
-                for form, value in zip(forms, made, strict=True)
-            ]
+            smaller = at_rows(pfor_input, n)
+            made = convert_body(smaller, branch, [cut(value, places, rows) for value in inputs])
+            few = _flat(forms, outcome.apart(made, smaller), n)
         return [
-            rows_put(nothing, places, value, 0 if form.content is None else 1)
-            for form, nothing, value in zip(forms, skip(), rows, strict=True)
+            rows_put(nothing, places, value, leaf.axis)
+            for leaf, nothing, value in zip(leaves, skip(), few, strict=True)
         ]
 
     n_taking = tf.reduce_sum(tf.cast(takes, tf.int32))
     made = run
-    for n in branch_sizes(rows_of(pfor_input)) if is_costly_branch else ():
-        made = _either(n_taking <= n, partial(run_few, n), made, forms)
-    return _either(n_taking > 0, made, skip, forms)()
+    has_one_size = all(None not in leaf.shape for leaf in leaves)
+    for n in branch_sizes(rows) if is_costly_branch and has_one_size else ():
+        made = _either(n_taking <= n, partial(run_few, n), made, leaves)
+    return _either(n_taking > 0, made, skip, leaves)()
 
 
 def _either(
@@ -260,7 +252,8 @@ def _tried(pfor_input: Any, branch: Any, inputs: Sequence[Any]) -> tuple[list[An
     """Convert a branch for a look: what it makes, and what was converted."""
     conversions: list[Any] = []
     with scratch_graph(conversions) as graph:
-        made = convert_body(pfor_input, branch, [captured(value, graph) for value in inputs])
+        inside = [captured(value, graph) for value in inputs]
+        made = [known_value(value) for value in convert_body(pfor_input, branch, inside)]
     return made, conversions
 
 

@@ -16,29 +16,27 @@ XLA compiles all of it, and there are no loops.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
 
 from vectorizer._pfor import (
     Converter,
-    constant_of,
-    differing,
     list_content,
     rows_of,
     stacked,
     stock_registry,
     wrap,
-    wrap_differing,
     wrap_list,
 )
+from vectorizer.converters.constants import folded_constant
+from vectorizer.converters.contents import Content, Stack
+from vectorizer.converters.known import element_shape, known_value, placed
 from vectorizer.converters.masks import current_mask, valid_index
 from vectorizer.converters.rows import rows_where
-from vectorizer.differing import Differing
 
-__all__ = ["CONVERTERS", "Content", "as_list", "captured", "lent", "listed"]
+__all__ = ["CONVERTERS", "as_list"]
 
 _GROWS = (
     "a TensorArray that grows must be seen to end at one length for all examples. Give it its largest size, "
@@ -46,103 +44,10 @@ _GROWS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What a list holds. Shapes: dense [n, rows, *element], or [n, *element] if all rows share it; None if blank."""
-
-    n: int
-    dtype: tf.DType
-    element: tuple[int, ...] | None
-    dense: tf.Tensor | None = None
-    per_row: bool = False
-    #: Handed on by writes, which are masked: whoever set it knows that nothing else happened since.
-    origin: object | None = None
-    #: Writes at an index that is not a constant were shown to stay within ``n``.
-    is_bounded: bool = False
-
-    def of_rows(self, rows: int, element: Sequence[int] | None = None) -> Content:
-        """Return the list with elements for each row, blank only if its elements are still unknown."""
-        known = self.element if self.element is not None else (None if element is None else tuple(element))
-        if self.per_row or known is None:
-            return self
-        if self.dense is None:
-            dense = tf.zeros([self.n, rows, *known], self.dtype)
-        else:
-            dense = tf.repeat(self.dense[:, tf.newaxis], rows, axis=1)
-        return replace(self, element=known, dense=dense, per_row=True)
-
-    def grown(self, n: int) -> Content:
-        """Return the list with at least ``n`` elements, new ones zero."""
-        if n <= self.n:
-            return self
-        if self.dense is None:
-            return replace(self, n=n)
-        more = tf.zeros([n - self.n, *self.dense.shape[1:]], self.dtype)
-        return replace(self, n=n, dense=tf.concat([self.dense, more], 0))
-
-    def with_dense(self, dense: tf.Tensor) -> Content:
-        """Return the list with other elements for each row."""
-        return replace(self, dense=dense, per_row=True)
-
-
 def as_list(value: Any) -> Content | None:
     """Return the content of a wrapped list, also of one that all rows share; None if its length is not known."""
-    content = list_content(value)
-    if content is not None or value.is_stacked or value.t.dtype != tf.variant:
-        return content  # type: ignore[no-any-return]
-    return _shared(value.t)
-
-
-def listed(value: Any) -> Any:
-    """Return a wrapped value, a list that all rows share as a list of ours, where its length is known."""
-    content = as_list(value)
-    return value if content is None else wrap_list(content)
-
-
-def lent(value: Any, lender: tf.Tensor) -> Any:
-    """Return a value with the rows that others may compute on."""
-    content, differs = list_content(value), differing(value)
-    if differs is not None:
-        lengths = tuple(None if length is None else tf.gather(length, lender) for length in differs.lengths)
-        return wrap_differing(Differing(tf.gather(differs.dense, lender), lengths))
-    if content is None:
-        return wrap(tf.gather(value.t, lender), stacked=True) if value.is_stacked else value
-    if not content.per_row:
-        return value
-    return wrap_list(content.with_dense(tf.gather(content.dense, lender, axis=1)))
-
-
-def captured(value: Any, graph: Any) -> Any:
-    """Return a value of the surroundings as one of a scratch graph."""
-    differs = differing(value)
-    if list_content(value) is not None:
-        return value
-    if differs is None:
-        return wrap(graph.capture(value.t), stacked=value.is_stacked)
-    lengths = tuple(None if length is None else graph.capture(length) for length in differs.lengths)
-    return wrap_differing(Differing(graph.capture(differs.dense), lengths))
-
-
-def _shared(handle: tf.Tensor) -> Content | None:
-    """Read off its ops what a list holds that does not depend on the example."""
-    op = handle.op
-    if op.type == "Identity":
-        return _shared(op.inputs[0])
-    if op.type == "TensorListReserve":
-        n = constant_of(op.inputs[1])
-        return None if n is None else Content(int(n), op.get_attr("element_dtype"), _element(constant_of(op.inputs[0])))
-    if op.type == "TensorListFromTensor" and op.inputs[0].shape.is_fully_defined():
-        tensor = op.inputs[0]
-        n, *element = tensor.shape.as_list()
-        return Content(n, tensor.dtype, tuple(element), tensor)
-    return None
-
-
-def _element(shape: Any) -> tuple[int, ...] | None:
-    """Return an element's shape from the operand that tells it, where it tells all of it."""
-    if shape is None or getattr(shape, "ndim", 0) != 1 or any(size < 0 for size in shape):
-        return None
-    return tuple(int(size) for size in shape)
+    content = list_content(known_value(value))
+    return content if isinstance(content, Content) else None
 
 
 def _own(pfor_input: Any) -> Content | None:
@@ -164,8 +69,11 @@ def _set_item(pfor_input: Any) -> Any:
     if content.n == 0:
         raise NotImplementedError("it writes to a list of length 0")
     rows = rows_of(pfor_input)
+    at = valid_index(index.t, size=content.n, stacked=index.is_stacked)
+    if content.dense is None and content.origin is None:
+        return wrap_list(replace(content, element=element, pending=(at, stacked(item, pfor_input))))
     content = content.of_rows(rows, element)
-    return wrap_list(content.with_dense(_written(content, index, stacked(item, pfor_input), rows)))
+    return wrap_list(content.with_dense(_written(content, at, stacked(item, pfor_input))))
 
 
 def _resized(content: Content, pfor_input: Any) -> Content:
@@ -178,18 +86,20 @@ def _resized(content: Content, pfor_input: Any) -> Content:
     return content
 
 
-def _written(content: Content, index: Any, item: tf.Tensor, rows: int) -> tf.Tensor:
-    dense, at = content.dense, valid_index(index.t, size=content.n, stacked=index.is_stacked)
+def _written(content: Content, at: tf.Tensor, item: tf.Tensor) -> tf.Tensor:
+    dense = content.dense
+    assert dense is not None, "it has elements for each row"
     # Where the list is chosen from as a whole later, it does not matter what the other rows write.
     mask = None if content.origin is None else current_mask()
-    if not index.is_stacked:
+    # Whoever still reads the list would make the write copy it.
+    here = tf.compat.v1.get_default_graph()
+    readers = [op for op in dense.consumers() if op.type in ("GatherNd", "GatherV2") and op.graph is here]
+    with tf.control_dependencies(readers):
+        places, items = placed(at, item)
         if mask is not None:
-            item = rows_where(mask, item, tf.gather(dense, at))
-        return tf.tensor_scatter_nd_update(dense, tf.reshape(at, [1, 1]), item[tf.newaxis])
-    places = tf.stack([at, tf.range(rows, dtype=at.dtype)], axis=1)
-    if mask is not None:
-        item = rows_where(mask, item, tf.gather_nd(dense, places))
-    return tf.tensor_scatter_nd_update(dense, places, item)
+            old = tf.gather_nd(dense, places)
+            items = rows_where(mask, items, old) if at.shape.rank else rows_where(mask, items[0], old[0])[tf.newaxis]
+        return tf.tensor_scatter_nd_update(dense, places, items)
 
 
 def _get_item(pfor_input: Any) -> Any:
@@ -286,22 +196,37 @@ def _from_tensor(pfor_input: Any) -> Any:
 
 
 def _length(pfor_input: Any) -> Any:
-    content = _own(pfor_input)
+    content = list_content(known_value(pfor_input.inputs[0]))
+    if isinstance(content, Stack):
+        return wrap(content.depth.tensor(), stacked=content.depth.per_row)
     return _stock(pfor_input) if content is None else wrap(tf.constant(content.n), stacked=False)
 
 
 def _element_shape(pfor_input: Any) -> Any:
-    content = _own(pfor_input)
+    dtype = pfor_input.get_attr("shape_type")
+    content = list_content(known_value(pfor_input.inputs[0]))
     if content is None:
         return _stock(pfor_input)
-    dtype = pfor_input.get_attr("shape_type")
-    shape = tf.constant(-1 if content.element is None else list(content.element), dtype)
-    return wrap(shape, stacked=False)
+    known = content.element
+    if isinstance(content, Stack):
+        known = getattr(content.element, "shape", None) or content.shape
+    return wrap(tf.constant(-1 if known is None else list(known), dtype), stacked=False)
 
 
 def _identity(pfor_input: Any) -> Any:
-    content = list_content(pfor_input.inputs[0])
-    return _stock(pfor_input) if content is None else wrap_list(content)
+    value = pfor_input.inputs[0]
+    return _stock(pfor_input) if list_content(value) is None else value
+
+
+def _resize(pfor_input: Any) -> Any:
+    content, n = _own(pfor_input), _constant(pfor_input, 1)
+    if content is None or n is None:
+        raise NotImplementedError(f"a list is given another length, which is not known: {_GROWS}")
+    n = int(n)
+    if n < content.n:
+        dense = None if content.dense is None else content.dense[:n]
+        return wrap_list(replace(content, n=n, dense=dense, origin=None))
+    return wrap_list(content if n == content.n else replace(content.grown(n), origin=None))
 
 
 def _reserve(pfor_input: Any) -> Any:
@@ -313,14 +238,14 @@ def _reserve(pfor_input: Any) -> Any:
     n = _constant(pfor_input, 1)
     if n is None:
         return _stock(pfor_input)
-    return wrap_list(Content(int(n), pfor_input.get_attr("element_dtype"), _element(_constant(pfor_input, 0))))
+    return wrap_list(Content(int(n), pfor_input.get_attr("element_dtype"), element_shape(_constant(pfor_input, 0))))
 
 
 def _constant(pfor_input: Any, position: int) -> Any:
     """Return the value of an operand where it is known before the graph runs."""
-    known = constant_of(pfor_input.op.inputs[position])
+    known = folded_constant(pfor_input.op.inputs[position])
     given = pfor_input.inputs[position]
-    return constant_of(given.t) if known is None and not given.is_stacked else known
+    return folded_constant(given.t) if known is None and not given.is_stacked else known
 
 
 def _stock(pfor_input: Any) -> Any:
@@ -338,6 +263,7 @@ CONVERTERS: dict[str, Converter] = {
     "TensorListGetItem": _get_item,
     "TensorListLength": _length,
     "TensorListReserve": _reserve,
+    "TensorListResize": _resize,
     "TensorListScatterIntoExistingList": _scatter,
     "TensorListSetItem": _set_item,
     "TensorListStack": _stack,

@@ -19,7 +19,7 @@ def _pad(pfor_input: Any) -> Any:
     op = pfor_input.op
     paddings = pfor_input.input(1)
     if not paddings.is_stacked:
-        return stock_registry()[op.type](pfor_input)
+        return _pad_alike(pfor_input)
     sizes = op.inputs[0].shape
     if not sizes.is_fully_defined():
         not_for_these(f"the size of {sizes} is not known")
@@ -45,6 +45,21 @@ def _pad(pfor_input: Any) -> Any:
         given = pfor_input.input(2)
         value = tf.reshape(given.t, [-1, *[1] * sizes.rank]) if given.is_stacked else given.t
     return wrap(tf.where(is_padding, value, result), stacked=True)
+
+
+def _pad_alike(pfor_input: Any) -> Any:
+    """Pad by the same number in each row. pfor pads with zeros, whatever it is told to."""
+    op = pfor_input.op
+    if op.type == "Pad":
+        return stock_registry()["Pad"](pfor_input)
+    _, paddings, value = pfor_input.inputs
+    image = stacked(pfor_input.input(0), pfor_input)
+    ends = tf.concat([tf.zeros([1, 2], paddings.t.dtype), paddings.t], 0)
+    if not value.is_stacked:
+        return wrap(tf.raw_ops.PadV2(input=image, paddings=ends, constant_values=value.t), stacked=True)
+    is_inside = tf.pad(tf.ones_like(image, tf.bool), ends)
+    beside = tf.reshape(value.t, [-1, *[1] * op.inputs[0].shape.rank])
+    return wrap(tf.where(is_inside, tf.pad(image, ends), beside), stacked=True)
 
 
 def _total(paddings: tf.Tensor, dim: int) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-__all__ = ["borrowed", "elements_where", "rows_at", "rows_put", "rows_where"]
+__all__ = ["borrowed", "rows_at", "rows_put", "rows_where", "where_at"]
 
 
 def rows_where(mask: tf.Tensor, yes: tf.Tensor, no: tf.Tensor) -> tf.Tensor:
@@ -27,12 +27,14 @@ def borrowed(mask: tf.Tensor) -> tf.Tensor:
     return tf.where(mask, rows, tf.argmax(tf.cast(mask, tf.int32), output_type=tf.int32))
 
 
-def elements_where(mask: tf.Tensor, yes: tf.Tensor, no: tf.Tensor) -> tf.Tensor:
-    """Return each row of the elements of a list, from ``yes`` where its ``mask`` is true, else from ``no``.
+def where_at(mask: tf.Tensor, yes: tf.Tensor, no: tf.Tensor, *, axis: int) -> tf.Tensor:
+    """Return each row of ``yes`` where its ``mask`` is true, else of ``no``; the rows are dimension ``axis``.
 
-    Shapes: mask [rows]; yes, no and the result [n, rows, *s].
+    Shapes: mask [rows]; yes, no and the result [*before, rows, *s], as many before as ``axis``.
     """
-    return tf.where(tf.reshape(mask, [1, -1, *[1] * (yes.shape.rank - 2)]), yes, no)
+    if axis == 0:
+        return rows_where(mask, yes, no)
+    return tf.where(tf.reshape(mask, [*[1] * axis, -1, *[1] * (yes.shape.rank - axis - 1)]), yes, no)
 
 
 def rows_at(value: tf.Tensor, places: tf.Tensor, axis: int | None) -> tf.Tensor:
@@ -41,7 +43,7 @@ def rows_at(value: tf.Tensor, places: tf.Tensor, axis: int | None) -> tf.Tensor:
 
 
 def rows_put(whole: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, axis: int | None) -> tf.Tensor:
-    """Return the whole batch with ``rows`` at ``places``, counted along ``axis`` 0 or 1, or shared by all (None).
+    """Return the whole batch with ``rows`` at ``places``, counted along ``axis``, or shared by all (None).
 
     A place may be named twice if its rows are the same.
     """
@@ -49,6 +51,7 @@ def rows_put(whole: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, axis: int | N
         return rows
     if axis == 0:
         return tf.tensor_scatter_nd_update(whole, places[:, tf.newaxis], rows)
-    order = [1, 0, *range(2, whole.shape.rank)]
+    order = [axis, *range(axis), *range(axis + 1, whole.shape.rank)]
+    back = [*range(1, axis + 1), 0, *range(axis + 1, whole.shape.rank)]
     put = tf.tensor_scatter_nd_update(tf.transpose(whole, order), places[:, tf.newaxis], tf.transpose(rows, order))
-    return tf.transpose(put, order)
+    return tf.transpose(put, back)

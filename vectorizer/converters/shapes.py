@@ -1,4 +1,4 @@
-"""Changes of shape that move no element: Reshape, ExpandDims, Squeeze.
+"""Changes of shape that move no element: Reshape, ExpandDims, Squeeze; and questions for a shape.
 
 A per-example function adds and removes dimensions of 1 around its products, and each of them becomes a reshape of
 the stacked value. Where sizes are known, chains of them are folded into one, or into none: what stands between
@@ -61,4 +61,20 @@ def _squeeze(pfor_input: Any) -> Any:
     return wrap(tf.squeeze(value, [dim + 1 if dim >= 0 else dim for dim in dims]), stacked=True)
 
 
-CONVERTERS: dict[str, Converter] = dict.fromkeys(sorted(_SHAPE_OPS), _reshape)
+def _shape(pfor_input: Any) -> Any:
+    """Return the shape of an example as a constant, where it is known: what is computed from it then is one too."""
+    shapes = [value.t.shape[1:] if value.is_stacked else value.t.shape for value in pfor_input.inputs]
+    if not all(shape.is_fully_defined() for shape in shapes):
+        return stock_registry()[pfor_input.op_type](pfor_input)
+    if pfor_input.op_type == "Rank":
+        return wrap(tf.constant(shapes[0].rank, tf.int32), stacked=False)
+    dtype = pfor_input.get_attr("out_type")
+    if pfor_input.op_type == "Size":
+        return wrap(tf.constant(shapes[0].num_elements(), dtype), stacked=False)
+    return [wrap(tf.constant(shape.as_list(), dtype, [shape.rank]), stacked=False) for shape in shapes]
+
+
+CONVERTERS: dict[str, Converter] = {
+    **dict.fromkeys(sorted(_SHAPE_OPS), _reshape),
+    **dict.fromkeys(("Rank", "Shape", "ShapeN", "Size"), _shape),
+}

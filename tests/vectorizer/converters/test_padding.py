@@ -63,3 +63,13 @@ def test_row_that_takes_another_branch_does_not_pad_by_a_negative_number() -> No
         return result
 
     check_loopless(predict, {"x": X[:, 0], "i": PLACES - 2}, buckets=(2, 8))
+
+
+def test_what_is_padded_with_is_not_lost() -> None:
+    def predict(x: tf.Tensor, value: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {
+            "shared": tf.pad(x, [[1, 0]], constant_values=3.0),
+            "own": tf.pad(x, [[0, 2]], constant_values=value),
+        }
+
+    check_loopless(predict, {"x": np.eye(3, dtype=np.float32), "value": np.float32([1.0, -2.0, 0.5])}, buckets=(1, 3))
