@@ -1,4 +1,4 @@
-"""What ``vectorizer/_pfor.py`` relies on in TensorFlow's private modules, each by its name.
+"""What ``vectorizer/_pfor`` relies on in TensorFlow's private modules, each by its name.
 
 A failure here after an upgrade of TensorFlow says what to look at before anything else does.
 """
@@ -17,13 +17,14 @@ from tensorflow.python.ops.parallel_for import pfor as stock
 
 from tests.vectorizer.oracle import spec
 from vectorizer import VectorizerError, _pfor, vectorize
+from vectorizer._pfor import conversion, graphs, registry, values
 
 X = {"x": spec(3)}
 
 
 def private_names() -> Iterator[tuple[str, str]]:
-    """Every ``module, attribute`` of TensorFlow's private modules that the file mentions, read from its source."""
-    tree = ast.parse(inspect.getsource(_pfor))
+    """Every ``module, attribute`` of TensorFlow's private modules that the package mentions, read from its source."""
+    tree = ast.parse("\n".join(inspect.getsource(module) for module in (conversion, graphs, registry, values)))
     aliases = {
         alias.asname: f"{node.module}.{alias.name}"
         for node in ast.walk(tree)
@@ -90,7 +91,7 @@ def test_registry_is_a_dict_that_is_looked_up_as_a_global_at_each_op() -> None:
     source = inspect.getsource(stock.PFor._convert_helper)
     assert "_pfor_converter_registry.get(" in source
     assert issubclass(stock.ConversionNotImplementedError, Exception)
-    assert not issubclass(_pfor._ConversionAborted, Exception), "pfor's own handler would log it and hide its cause"
+    assert not issubclass(registry.ConversionAborted, Exception), "pfor's own handler would log it and hide its cause"
 
 
 def test_effects_are_told_from_reads() -> None:
