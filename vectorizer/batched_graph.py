@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -18,7 +18,10 @@ from vectorizer.seeds import seeded
 from vectorizer.trace import ExampleFunction, trace_example
 from vectorizer.vectorized import Bucket, shape_in
 
-__all__ = ["batched_graph", "padded_body"]
+__all__ = ["Conversion", "batched_graph", "padded_body"]
+
+#: ``(arguments, rows, converters, log)`` -> the outputs of all rows.
+Conversion = Callable[[Sequence[tf.Tensor], int, Mapping[str, Converter], ConversionLog], list[Any]]
 
 
 def padded_body(function: ExampleFunction, axes: Sequence[Axis], lengths: tuple[int, ...]) -> ExampleFunction:
@@ -36,26 +39,30 @@ def padded_body(function: ExampleFunction, axes: Sequence[Axis], lengths: tuple[
 
 
 def batched_graph(
-    body: ExampleFunction, bucket: Bucket, known: Mapping[str, Converter], *, control_flow: Partitioning | None = None
+    body: ExampleFunction,
+    bucket: Bucket,
+    known: Mapping[str, Converter],
+    *,
+    control_flow: Partitioning | None = None,
+    convert: Conversion | None = None,
 ) -> tuple[Any, ConversionLog]:
     """Trace the batched graph of one bucket; the log tells how each op was converted.
 
     ``control_flow`` says whether loops and branches are masked or partitioned, and counts where that matters.
+    ``convert`` computes the rows in another way than by converting the body.
     Shapes: for an output whose size depends on the example, the lengths [rows] are outputs too (``length_name``).
     Errors: ConversionError naming the op; whatever of ours a converter raised.
     """
     log = ConversionLog()
 
+    def converted(arguments: Sequence[tf.Tensor], rows: int, *_: Any) -> list[Any]:
+        return convert_rows(
+            body.concrete, arguments, rows=rows, converters=known, for_differing=differing_converters(), log=log
+        )
+
     def batched(**tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         arguments = [tensors[name] for name in body.input_names]
-        outputs = convert_rows(
-            body.concrete,
-            arguments,
-            rows=bucket.rows,
-            converters=known,
-            for_differing=differing_converters(),
-            log=log,
-        )
+        outputs = (convert or converted)(arguments, bucket.rows, known, log)
         return {name: tf.identity(value) for name, value in lengths_beside(body.output_names, outputs).items()}
 
     specs = {

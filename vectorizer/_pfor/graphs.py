@@ -30,6 +30,7 @@ __all__ = [
     "captured",
     "constant_of",
     "copied_op",
+    "copy_handle_data",
     "copy_op",
     "custom_gradient",
     "function_graph",
@@ -48,6 +49,10 @@ FuncGraph = _func_graph.FuncGraph
 
 #: ``(op)`` -> the function that computes an op's gradient. Errors: LookupError.
 gradient_function = _ops.get_gradient_function
+
+
+#: ``(before, after)``: what is known of the variable or list behind a handle is known of another.
+copy_handle_data = _handle_data.copy_handle_data
 
 
 #: ``(op, input_shapes, name)`` -> a new graph of a function that a loop or branch names.

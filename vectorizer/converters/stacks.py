@@ -21,7 +21,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import Converter, list_content, rows_of, wrap_list
+from vectorizer._pfor import Converter, keep_from_xla, list_content, rows_of, wrap_list
 from vectorizer.converters.contents import Depth, Stack
 from vectorizer.converters.forms import ConstantForm, Leaf
 from vectorizer.converters.known import empty, known_value
@@ -92,6 +92,7 @@ def _with_room(stack: Stack) -> Stack:
 
 
 def _doubled(leaf: tf.Tensor, depth: Depth) -> tf.Tensor:
+    keep_from_xla()
     size = tf.shape(leaf)[0]
 
     def more() -> tf.Tensor:

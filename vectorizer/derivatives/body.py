@@ -14,11 +14,12 @@ from vectorizer.derivatives.choice import Choice
 from vectorizer.derivatives.declaration import COTANGENT
 from vectorizer.derivatives.inline import Inlined
 from vectorizer.derivatives.places import BackwardPlaces
+from vectorizer.derivatives.repeated import Repeated
 from vectorizer.derivatives.tape import Recorded, record
 from vectorizer.errors import ConversionError, VectorizerError
 from vectorizer.trace import ExampleFunction
 
-__all__ = ["derivative_body", "pullback_body"]
+__all__ = ["derivative_body", "pullback_body", "repeated_body"]
 
 
 def derivative_body(
@@ -68,6 +69,44 @@ def pullback_body(function: ExampleFunction, choice: Choice, *, shape: Sequence[
 
     names = tuple(source.name for source in choice.sources)
     return _traced(derive, function, copied, choice, dict(function.inputs), names)
+
+
+def repeated_body(
+    function: ExampleFunction,
+    choice: Choice,
+    *,
+    shape: Sequence[int],
+    at_once: int,
+    converters: Mapping[str, Converter],
+    log: ConversionLog,
+) -> tuple[ExampleFunction, Repeated]:
+    """Trace a Jacobian or Hessian whose elements do not share their forward pass, and return how to batch it.
+
+    Shapes, errors: as ``derivative_body``.
+    """
+    copied = Inlined()
+    sources = tuple(
+        function.inputs[s.name] if s.variable is None else tf.TensorSpec(s.variable.shape, s.dtype)
+        for s in choice.sources
+    )
+    targets = sources if choice.kind == "hessian" else (tf.TensorSpec(shape, choice.output.dtype),)
+
+    def pull(*given: tf.Tensor) -> list[tf.Tensor]:
+        n = len(function.inputs)
+        recorded = record(function, choice, given[:n], shape=shape, copied=copied)
+        return list(recorded.pull(given[n:]))
+
+    cotangents = {f"{COTANGENT}_{number}": target for number, target in enumerate(targets)}
+    names = tuple(source.name for source in choice.sources)
+    pulled = _traced(pull, function, copied, choice, {**function.inputs, **cotangents}, names)
+    repeated = Repeated(pull=pulled, targets=targets, results=sources, at_once=at_once)
+
+    def derive(*example: tf.Tensor) -> list[tf.Tensor]:
+        made = repeated.convert([value[tf.newaxis] for value in example], 1, converters, log)
+        return [tf.squeeze(value, 0) for value in made]
+
+    results = tuple(result.name for result in choice.results)
+    return _traced(derive, function, copied, choice, dict(function.inputs), results), repeated
 
 
 def _by_target(pulled: Sequence[tf.Tensor], recorded: Recorded) -> list[list[tf.Tensor]]:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from vectorizer._pfor import Converter
-from vectorizer.batched_graph import batched_graph
+from vectorizer.batched_graph import Conversion, batched_graph
 from vectorizer.certificate import Certificate, ParityRecord
 from vectorizer.conversions import ConversionLog
-from vectorizer.derivatives.body import derivative_body, pullback_body
+from vectorizer.derivatives.body import derivative_body, pullback_body, repeated_body
 from vectorizer.derivatives.choice import Choice, choose
 from vectorizer.derivatives.declaration import COTANGENT, Derivative
 from vectorizer.derivatives.memory import default_parallel, pullback_bytes
 from vectorizer.derivatives.reference import reference_probes, verify_smooth
+from vectorizer.errors import ConversionError
 from vectorizer.hidden_loops import hidden_loops
 from vectorizer.lengths import Axis
 from vectorizer.loops import count_loops
+from vectorizer.not_for_xla import not_for_xla
 from vectorizer.op_records import OpAccount
 from vectorizer.strictness import refuse_looped
 from vectorizer.trace import ExampleFunction
@@ -52,10 +54,14 @@ def compile_derivatives(
     Errors: DeclarationError, LoopedOpError, ConversionError, ParityError.
     """
     choices = choose(derivatives, base.function, base.axes, base.outputs)
-    made = {}
+    # All of them before any is checked: TensorFlow's own gradient changes the loops in the graph that it is taken of.
+    built = []
     for done, choice in enumerate(choices):
         progress(done, len(choices))
-        made[choice.name] = _compile(choice, base, setting)
+        built.append(_built(choice, base, setting))
+    made = {}
+    for choice, graphs in zip(choices, built, strict=True):
+        made[choice.name] = _checked(choice, base, setting, graphs)
         made[choice.name].derivative = Derivative(
             kind=choice.kind,
             output=choice.output.name,
@@ -67,36 +73,19 @@ def compile_derivatives(
     return made
 
 
-def _compile(choice: Choice, base: Vectorized, setting: Setting) -> Vectorized:
-    axes = _axes(choice, base.axes)
+def _built(choice: Choice, base: Vectorized, setting: Setting) -> _Made:
     plans = {lengths: _plan(choice, body, base.axes, lengths) for lengths, body in setting.bodies.items()}
-    bodies: dict[tuple[tuple[int, ...], int], ExampleFunction] = {}
-    graphs: dict[Bucket, Any] = {}
-    account = OpAccount(own=setting.converters)
-    loops_batched = 0
-    for bucket in base.graphs:
-        plan = plans[bucket.lengths]
-        at_once = plan.at_once(bucket.rows)
-        key = (bucket.lengths, at_once)
-        if key not in bodies:
-            log = ConversionLog()
-            bodies[key] = derivative_body(
-                setting.bodies[bucket.lengths],
-                choice,
-                shape=plan.shape,
-                at_once=at_once,
-                converters=setting.converters,
-                log=log,
-            )
-            refuse_looped(bodies[key], log.looped(), setting.allow_looped)
-            account.add(ConversionLog(), log.looped())
-        graphs[bucket], log = batched_graph(bodies[key], bucket, setting.converters)
-        batched = graphs[bucket].graph.as_graph_def()
-        looped = {**hidden_loops(batched, bodies[key].graph.as_graph_def(), log), **log.looped()}
-        refuse_looped(bodies[key], looped, setting.allow_looped)
-        account.add(log, looped)
-        loops_batched = max(loops_batched, count_loops(batched))
+    try:
+        return _graphs(choice, base, setting, plans, is_shared=True)
+    except ConversionError as error:
+        if not (isinstance(error.__cause__, NotImplementedError) and choice.kind in ("jacobian", "hessian")):
+            raise
+        return _graphs(choice, base, setting, plans, is_shared=False)
 
+
+def _checked(choice: Choice, base: Vectorized, setting: Setting, made: _Made) -> Vectorized:
+    axes = _axes(choice, base.axes)
+    bodies, graphs, plans = made.bodies, made.graphs, made.plans
     function = _unpadded(next(iter(bodies.values())), choice, base)
     probes, refused = reference_probes(choice, base, seed=setting.seed)
     parity: list[ParityRecord] = []
@@ -118,10 +107,11 @@ def _compile(choice: Choice, base: Vectorized, setting: Setting) -> Vectorized:
     certificate = Certificate(
         function=function.name,
         tensorflow_version=tf.__version__,
-        ops=account.records(next(iter(bodies.values()))),
+        ops=made.account.records(next(iter(bodies.values()))),
         loops_unbatched=max(plan.n_loops for plan in plans.values()) + chunked,
-        loops_batched=loops_batched,
+        loops_batched=made.loops_batched,
         parity=tuple(parity),
+        not_for_xla=tuple(sorted(made.not_for_xla)),
         n_probes_refused=len(refused) + kinks,
         tolerance={result.dtype.name: result.tolerance(setting.tolerance) for result in choice.results},
     )
@@ -134,7 +124,7 @@ def _compile(choice: Choice, base: Vectorized, setting: Setting) -> Vectorized:
         refused=tuple(refused),
         certificate=certificate,
         bare=choice.bare,
-        is_for_xla=base.is_for_xla,
+        is_for_xla=base.is_for_xla and made.is_for_xla,
     )
 
 
@@ -170,6 +160,57 @@ def _plan(choice: Choice, body: ExampleFunction, axes: Sequence[Axis], lengths: 
         max_parallel=choice.max_parallel or default_parallel(pullback_bytes(body.graph, single.graph)),
         n_loops=count_loops(single.graph.as_graph_def()),
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Made:
+    """The graphs of a derivative; bodies are by padded lengths and elements computed side by side."""
+
+    plans: Mapping[tuple[int, ...], _Plan]
+    bodies: dict[tuple[tuple[int, ...], int], ExampleFunction] = field(default_factory=dict)
+    graphs: dict[Bucket, Any] = field(default_factory=dict)
+    account: OpAccount
+    loops_batched: int = 0
+    is_for_xla: bool = True
+    not_for_xla: frozenset[str] = frozenset()
+
+
+def _graphs(
+    choice: Choice, base: Vectorized, setting: Setting, plans: Mapping[tuple[int, ...], _Plan], *, is_shared: bool
+) -> _Made:
+    """Build all buckets' graphs. ``is_shared`` says whether the elements share one forward pass."""
+    made = _Made(plans=plans, account=OpAccount(own=setting.converters))
+    ways: dict[Any, Conversion | None] = {}
+    for bucket in base.graphs:
+        plan = plans[bucket.lengths]
+        at_once = plan.at_once(bucket.rows)
+        key = (bucket.lengths, at_once)
+        if key not in made.bodies:
+            log = ConversionLog()
+            whole = setting.bodies[bucket.lengths]
+            if is_shared:
+                ways[key] = None
+                made.bodies[key] = derivative_body(
+                    whole, choice, shape=plan.shape, at_once=at_once, converters=setting.converters, log=log
+                )
+            else:
+                made.bodies[key], repeated = repeated_body(
+                    whole, choice, shape=plan.shape, at_once=at_once, converters=setting.converters, log=log
+                )
+                ways[key] = repeated.convert
+            refuse_looped(made.bodies[key], log.looped(), setting.allow_looped)
+            made.account.add(ConversionLog(), log.looped())
+            made.is_for_xla &= log.is_for_xla
+        body = made.bodies[key]
+        made.graphs[bucket], log = batched_graph(body, bucket, setting.converters, convert=ways[key])
+        batched = made.graphs[bucket].graph.as_graph_def()
+        looped = {**hidden_loops(batched, body.graph.as_graph_def(), log), **log.looped()}
+        refuse_looped(body, looped, setting.allow_looped)
+        made.account.add(log, looped)
+        made.is_for_xla &= log.is_for_xla
+        made.not_for_xla |= not_for_xla(batched)
+        made.loops_batched = max(made.loops_batched, count_loops(batched))
+    return made
 
 
 def _axes(choice: Choice, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:

@@ -8,7 +8,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import FuncGraph, gradient_function, graph_for_branch, known_function
+from vectorizer._pfor import (
+    FuncGraph,
+    copy_handle_data,
+    gradient_function,
+    graph_by_name,
+    graph_for_branch,
+    known_function,
+)
 
 __all__ = ["custom_gradient", "own_graphs", "replace_gradient", "share_functions", "traced_beside"]
 
@@ -32,7 +39,7 @@ def share_functions(op: Any, graph: Any) -> None:
                 graph._add_function_recursive(known)
 
 
-def own_graphs(op: Any) -> None:
+def own_graphs(op: Any, original: Any) -> None:
     """Give a copied loop or branch graphs of its own, under new names.
 
     Its gradient adds outputs to them and registers the result under a name made of theirs; the original's gradient
@@ -44,8 +51,23 @@ def own_graphs(op: Any) -> None:
     for kept, function in functions.items():
         inputs = op.inputs if kept in ("_cond_graph", "_body_graph") else op.inputs[1:]
         graph = graph_for_branch(op, [tensor.shape for tensor in inputs], function.name)
+        _tell_shapes(graph_by_name(original, function.name), graph)
         graph.name = f"{graph.name}_copy_{next(_copy_numbers)}"
         setattr(op, kept, graph)
+
+
+def _tell_shapes(graph: Any, copy: Any) -> None:
+    """Let a graph that was built of another's definition know the shapes that the other knows.
+
+    What is behind a handle is in no definition, and the shape of all that is computed from a variable with it.
+    """
+    copies = {op.name: op for op in copy.get_operations()}
+    for op in graph.get_operations():
+        for before, after in zip(op.outputs, copies[op.name].outputs if op.name in copies else (), strict=False):
+            after.set_shape(before.shape)
+            copy_handle_data(before, after)
+    for before, after in zip(graph.inputs, copy.inputs, strict=True):
+        copy_handle_data(before, after)
 
 
 def custom_gradient(op: Any) -> Callable[..., Any] | None:

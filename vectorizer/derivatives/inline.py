@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import called_graph
+from vectorizer._pfor import called_graph, copy_handle_data
 from vectorizer.derivatives.copies import (
     custom_gradient,
     own_graphs,
@@ -60,7 +60,7 @@ def inline(graph: Any, inputs: Sequence[tf.Tensor], copied: Inlined) -> list[tf.
     for inner, outer in zip(graph.inputs, inputs, strict=True):
         copied.put(inner, outer)
     placeholders = {inner.op.name for inner in graph.inputs}
-    for op in graph.get_operations():
+    for op in _in_order(graph):
         if op.name in placeholders or op.type == "NoOp":
             continue
         given = [copied.of(tensor) for tensor in op.inputs]
@@ -68,6 +68,26 @@ def inline(graph: Any, inputs: Sequence[tf.Tensor], copied: Inlined) -> list[tf.
         for original, copy in zip(op.outputs, made, strict=False):
             copied.put(original, copy)
     return [copied.of(output) for output in graph.outputs]
+
+
+def _in_order(graph: Any) -> list[Any]:
+    """Return the ops, each after those that it reads from.
+
+    They were made in that order, unless somebody has differentiated the graph: a loop in it then reads lists that were
+    made after it.
+    """
+    ops = graph.get_operations()
+    order: dict[str, Any] = {}
+    for root in ops:
+        waiting = [root]
+        while waiting:
+            op = waiting[-1]
+            missing = [given.op for given in op.inputs if given.op.name not in order]
+            if op.name in order or not missing:
+                order[op.name] = waiting.pop()
+            else:
+                waiting.extend(missing)
+    return list(order.values())
 
 
 def _copy(op: Any, inputs: Sequence[tf.Tensor], copied: Inlined) -> list[tf.Tensor]:
@@ -80,7 +100,9 @@ def _copy(op: Any, inputs: Sequence[tf.Tensor], copied: Inlined) -> list[tf.Tens
     copied.originals[made.name] = op
     for original, copy in zip(op.outputs, made.outputs, strict=True):
         copy.set_shape(original.shape)
-    own_graphs(made)
+        # Else the gradient of a loop that carries a variable makes zeros of unknown shape.
+        copy_handle_data(original, copy)
+    own_graphs(made, op)
     own_gradient = custom_gradient(op)
     if own_gradient is not None:
         replace_gradient(made, _gradient_beside(op, own_gradient, copied))
