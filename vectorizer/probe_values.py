@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-__all__ = ["FILLS", "drawn", "extremes", "filled", "garbage", "sprinkled"]
+__all__ = ["FILLS", "drawn", "extremes", "filled", "garbage", "has_denormals", "sprinkled"]
 
 #: Constant examples that most functions answer.
 FILLS = (0, 1, -1, 1000)
@@ -87,6 +87,15 @@ def sprinkled(spec: tf.TensorSpec, shape: tuple[int, ...], rng: np.random.Genera
     for index in np.flatnonzero(rng.random(flat.size) < _SHARE):
         flat[index] = known[int(rng.integers(len(known)))]
     return flat.reshape(shape)
+
+
+def has_denormals(value: np.ndarray) -> bool:
+    """Return True if a float is nearer to zero than the smallest normal number of its type, and not zero."""
+    limits = _LIMITS.get(value.dtype.name)
+    if limits is None:
+        return False
+    magnitude = np.abs(value)
+    return bool(((magnitude > 0) & (magnitude < value.dtype.type(limits[1]))).any())
 
 
 def garbage(value: np.ndarray) -> Iterator[Any]:

@@ -135,11 +135,11 @@ def trace_example(
         concrete = tf.function(example, autograph=batch is None).get_concrete_function(*specs.values())
         if knows_fewer_shapes(concrete.graph):
             concrete, lines = with_known_shapes(concrete, lines)
-    except VectorizerError:
-        raise
     except Exception as error:
         if refusals:
             raise refusals[0] from None
+        if isinstance(error, VectorizerError):
+            raise
         raise TraceError(f"{name} could not be traced for one example: {_first_lines(error)}") from error
     return ExampleFunction(
         name=name,

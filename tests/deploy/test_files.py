@@ -115,6 +115,7 @@ def test_locks_keep_within_the_ranges_of_pyproject() -> None:
         "image-cpu": runtime + extras["models"],
         "image-gpu": runtime + extras["models"] + extras["gpu"],
         "loadtest": runtime + extras["models"] + extras["loadtest"],
+        "bench": extras["bench"],
         "dev": runtime + [line for name in ("models", "loadtest", "docs", "dev") for line in extras[name]],
     }
     assert set(asked) == {path.stem for path in LOCKS}

@@ -16,12 +16,12 @@ def answer(body: bytes) -> bytes:
 def test_sizes_are_read_from_the_servers_own_metrics(server: Any) -> None:
     metrics = Metrics(process=False)
     for model, rows in (("digits", 1), ("digits", 1), ("digits", 7), ("digits", 64), ("lstm", 2)):
-        metrics.batch_rows.labels(model, "1").observe(rows)
-    metrics.batch_rows.labels("digits", "2").observe(2000)
+        metrics.batch_rows.labels(model, "1", "predict").observe(rows)
+    metrics.batch_rows.labels("digits", "2", "predict").observe(2000)
     server.script = lambda path, body: [answer(metrics.render().body)]
     sizes = batch_sizes(server.url, "digits")
     assert {limit: count for limit, count in sizes.items() if count} == {1: 2, 8: 1, 64: 1, math.inf: 1}
-    metrics.batch_rows.labels("digits", "1").observe(8)
+    metrics.batch_rows.labels("digits", "1", "predict").observe(8)
     later = since(sizes, batch_sizes(server.url, "digits"))
     assert {limit: count for limit, count in later.items() if count} == {8: 1}
     assert batch_sizes(server.url, "unknown") == {}

@@ -65,7 +65,7 @@ def test_parameter_of_each_row_is_refused_by_name() -> None:
     def predict(x: tf.Tensor, low: tf.Tensor) -> tf.Tensor:
         return tf.quantization.fake_quant_with_min_max_vars(x, -1.0 - tf.abs(low), 2.0)
 
-    assert "operand 1" in refused_ops(predict, x=spec(3), low=spec())["FakeQuantWithMinMaxVars"]
+    assert set(refused_ops(predict, x=spec(3), low=spec())) == {"FakeQuantWithMinMaxVars"}
 
 
 def test_bits_in_words_of_any_size() -> None:

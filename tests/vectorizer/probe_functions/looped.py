@@ -42,20 +42,21 @@ def nearest_in_a_branch(x):
     return x
 
 
-def histogram(x):
-    return tf.histogram_fixed_width(x, [0.0, 1.0], nbins=3)
+def serialized(x):
+    return tf.strings.length(tf.io.serialize_tensor(x))
 
 
-def quantized(x):
-    return tf.raw_ops.QuantizeAndDequantizeV2(input=x, input_min=-1.0, input_max=1.0, range_given=True)
+def ragged_range(x):
+    limits = tf.cast(tf.clip_by_value(x[:2], 0.0, 3.0), tf.int32)
+    return tf.raw_ops.RaggedRange(starts=[0, 0], limits=limits, deltas=[1, 1])[0]
 
 
-def joined(words):
-    return tf.strings.reduce_join(words)
+def formatted(words):
+    return tf.strings.format("{}", words)
 
 
 def file_of_an_image(pixels):
-    return tf.io.encode_png(pixels)
+    return tf.io.encode_jpeg(pixels)
 
 
 def depthwise(x):
@@ -88,9 +89,9 @@ def kernel_of_own(x, kernel):
 PROBES = [
     *(
         ProbeFunction(function=function, inputs=X)
-        for function in (nearest, nearest_twice, nearest_in_a_loop, nearest_in_a_branch, histogram, quantized)
+        for function in (nearest, nearest_twice, nearest_in_a_loop, nearest_in_a_branch, serialized, ragged_range)
     ),
-    ProbeFunction(function=joined, inputs={"words": spec(3, dtype=tf.string)}),
+    ProbeFunction(function=formatted, inputs={"words": spec(3, dtype=tf.string)}),
     ProbeFunction(function=file_of_an_image, inputs={"pixels": spec(2, 2, 1, dtype=tf.uint8)}),
     *(
         ProbeFunction(function=function, inputs=IMAGE, stock=("DepthwiseConv2dNative",))
