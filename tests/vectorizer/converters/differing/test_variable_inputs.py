@@ -37,7 +37,7 @@ def test_a_derivative_of_what_differs_in_length_is_refused_and_of_its_sum_is_not
         return {"elements": elements, "energy": tf.reduce_sum(elements**2)}
 
     inputs = {"x": tf.TensorSpec([3])}
-    with pytest.raises(DeclarationError, match="output 'elements' is .*float outputs: energy"):
+    with pytest.raises(DeclarationError, match=r"output 'elements' is .*float outputs: energy"):
         vectorize(kept, inputs=inputs, buckets=(2,), derivatives=[Derivative(kind="jacobian", output="elements")])
     vectorized = vectorize(
         kept, inputs=inputs, buckets=(2,), derivatives=[Derivative(kind="gradient", output="energy", name="slope")]
