@@ -32,7 +32,6 @@ __all__ = [
     "copied_op",
     "copy_handle_data",
     "copy_op",
-    "custom_gradient",
     "function_graph",
     "gradient_function",
     "graph_by_name",
@@ -40,8 +39,6 @@ __all__ = [
     "is_stateful",
     "known_called_graphs",
     "known_function",
-    "replace_gradient",
-    "traced_beside",
 ]
 
 FuncGraph = _func_graph.FuncGraph
@@ -84,37 +81,6 @@ def known_function(graph: Any, name: str) -> Any:
             return found
         graph = getattr(graph, "outer_graph", None)
     return None
-
-
-def custom_gradient(op: Any) -> Callable[..., Any] | None:
-    """Return the gradient that was given to this one op; None if it has that of its type.
-
-    Errors: LookupError if it had one that was not saved with it.
-    """
-    if op._gradient_function is not None:
-        return op._gradient_function  # type: ignore[no-any-return]
-    return _ops.get_gradient_function(op) if "_gradient_op_type" in op.node_def.attr else None
-
-
-def replace_gradient(op: Any, gradient: Callable[..., Any]) -> None:
-    """Give one op a gradient of its own."""
-    op._gradient_function = gradient
-
-
-def traced_beside(op: Any, gradient: Callable[..., Any], cotangents: Sequence[tf.Tensor]) -> tuple[Any, list[bool]]:
-    """Trace ``gradient(op, *cotangents)`` where it can read the graph of ``op``.
-
-    Return a graph that takes the cotangents and then what it captured, and which of the results there are.
-    """
-    with op.graph.as_default():
-        graph = _func_graph.FuncGraph("gradient")
-        with graph.as_default():
-            placeholders = [tf.compat.v1.placeholder(each.dtype, each.shape) for each in cotangents]
-            graph.inputs = list(placeholders)
-            results = gradient(op, *placeholders)
-            results = list(results) if isinstance(results, (list, tuple)) else [results]
-            graph.outputs = [graph.capture(tf.convert_to_tensor(result)) for result in results if result is not None]
-    return graph, [result is not None for result in results]
 
 
 def called_graphs(op: Any) -> list[Any]:
