@@ -3,7 +3,7 @@
 ::
 
     core_overhead      CPU of the batching core for each row
-    planner_arrivals   what counting arrivals brings, in virtual time
+    planner            waiting under the planner and other policies, in virtual time
     forward            forward models against loops, stock pfor, code batched by hand, JAX and DyNet
     paper_list         the paper's configurations, derivatives and others, against a loop and stock pfor
 

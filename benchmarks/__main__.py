@@ -14,7 +14,7 @@ def main() -> int:
     options = parser.parse_args()
     commands = [["benchmarks.forward", "--device", options.device]]
     if options.device == "cpu":
-        commands = [["benchmarks.core_overhead"], ["benchmarks.planner_arrivals"], *commands, ["benchmarks.paper_list"]]
+        commands = [["benchmarks.core_overhead"], ["benchmarks.planner"], *commands, ["benchmarks.paper_list"]]
     failed = 0
     for command in commands:
         print(f"\n== {command[0]}", flush=True)

@@ -8,7 +8,7 @@ makes those wait who arrive before the queue is clear, ``v`` of them. The least 
 and the minimizing ``b`` is the decision for ``w``. Without arrivals it spares the rows at hand; the more of them
 come, the more it is throughput that counts, since what is saved now is saved for all who follow: in virtual time, at
 95 % load, an LSTM waits 26 ms instead of 53 and an MLP 249 us instead of 445, and 4 % is lost at worst
-(benchmarks/planner_arrivals.py). It weighs padding up (``b > w``), batching down (``b < w``, the rest goes next) and
+(benchmarks/planner.py). It weighs padding up (``b > w``), batching down (``b < w``, the rest goes next) and
 splitting against each other by what they cost, and it asks nothing of the costs: a bucket that is slower than a
 larger one is simply never chosen.
 
