@@ -6,7 +6,7 @@ as long to simulate as its decisions take to make.
 
 from __future__ import annotations
 
-from server.batching.simulation.arrivals import Arrivals, ClosedLoop, Trace, bursts, diurnal, poisson
+from server.batching.simulation.arrivals import Arrivals, ClosedLoop, Rng, Trace, bursts, diurnal, poisson
 from server.batching.simulation.optimum import optimal_waiting_s
 from server.batching.simulation.policies import (
     Choice,
@@ -28,6 +28,7 @@ __all__ = [
     "Outcome",
     "Policy",
     "Queue",
+    "Rng",
     "Trace",
     "batch_down",
     "bursts",

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import heapq
 import math
-import random
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-__all__ = ["Arrivals", "ClosedLoop", "Trace", "bursts", "diurnal", "poisson"]
+__all__ = ["Arrivals", "ClosedLoop", "Rng", "Trace", "bursts", "diurnal", "poisson"]
+
+
+class Rng(Protocol):
+    """What is asked of a source of random numbers: ``random.Random`` has it."""
+
+    def random(self) -> float:
+        """Return a number from 0 up to 1."""
+
+    def expovariate(self, lambd: float) -> float:
+        """Return an exponentially distributed number of mean ``1 / lambd``."""
 
 
 class Arrivals(Protocol):
@@ -50,7 +59,7 @@ class ClosedLoop:
     Units: thinking takes ``think_s`` on average, exponentially distributed; nobody sends after ``length_s``.
     """
 
-    def __init__(self, rng: random.Random, *, n_callers: int, think_s: float, length_s: float) -> None:
+    def __init__(self, rng: Rng, *, n_callers: int, think_s: float, length_s: float) -> None:
         self._rng = rng
         self._think_s = think_s
         self._length_s = length_s
@@ -71,12 +80,12 @@ class ClosedLoop:
             heapq.heappush(self._pending, following_s)
 
 
-def poisson(rng: random.Random, *, rate: float, length_s: float) -> Trace:
+def poisson(rng: Rng, *, rate: float, length_s: float) -> Trace:
     """Return ``rate`` rows a second, independent of each other."""
     return Trace(_varying(rng, lambda _: rate, rate, length_s))
 
 
-def diurnal(rng: random.Random, *, rate: float, length_s: float) -> Trace:
+def diurnal(rng: Rng, *, rate: float, length_s: float) -> Trace:
     """Return rows that come and go once, as over a day: from a tenth of the mean ``rate`` up to nearly twice it."""
 
     def now(at_s: float) -> float:
@@ -85,7 +94,7 @@ def diurnal(rng: random.Random, *, rate: float, length_s: float) -> Trace:
     return Trace(_varying(rng, now, 1.9 * rate, length_s))
 
 
-def bursts(rng: random.Random, *, rate: float, length_s: float, n_rows: int) -> Trace:
+def bursts(rng: Rng, *, rate: float, length_s: float, n_rows: int) -> Trace:
     """Return groups of about ``n_rows`` rows (geometrically distributed) at once, ``rate`` rows a second on average."""
     times_s: list[float] = []
     for at_s in _varying(rng, lambda _: rate / n_rows, rate / n_rows, length_s):
@@ -96,7 +105,7 @@ def bursts(rng: random.Random, *, rate: float, length_s: float, n_rows: int) -> 
     return Trace(times_s)
 
 
-def _varying(rng: random.Random, rate: Callable[[float], float], highest: float, length_s: float) -> list[float]:
+def _varying(rng: Rng, rate: Callable[[float], float], highest: float, length_s: float) -> list[float]:
     """Return an inhomogeneous Poisson process. Source: thinning, Lewis and Shedler, 1979."""
     times_s = []
     now_s = rng.expovariate(highest)
