@@ -19,6 +19,8 @@ __all__ = ["CONVERTERS"]
 
 #: Sixths of the colour circle, from red over green and blue to red.
 _N_SECTORS = 6
+#: From here on float32 has only each fourth whole number.
+_EXACT = 2.0**25
 
 
 def _pixelwise(pfor_input: Any) -> Any:
@@ -132,7 +134,7 @@ def _turned(images: tf.Tensor, delta: tf.Tensor) -> tf.Tensor:
     place = (middle - smallest) / (largest - smallest)
     falls = tf.math.floormod(sector, 2.0) > 0
     hue = tf.where(largest == smallest, 0.0, sector + tf.where(falls, 1.0 - place, place))
-    hue = tf.math.floormod(hue + delta * _N_SECTORS, float(_N_SECTORS))
+    hue = tf.math.floormod(_counted_down(hue + delta * _N_SECTORS), float(_N_SECTORS))
     # A tiny negative number plus 6 rounds to 6.
     hue = tf.where(hue >= _N_SECTORS, hue - _N_SECTORS, hue)
     sector = tf.floor(hue)
@@ -140,6 +142,17 @@ def _turned(images: tf.Tensor, delta: tf.Tensor) -> tf.Tensor:
     falls = tf.math.floormod(sector, 2.0) > 0
     middle = smallest + tf.where(falls, 1.0 - place, place) * (largest - smallest)
     return _channels(sector, largest, middle, smallest, otherwise=(largest, smallest, middle))
+
+
+def _counted_down(hue: tf.Tensor) -> tf.Tensor:
+    """Return the hue from which on the kernel, which takes off six at a time, takes off six without an error.
+
+    Where floats are four or eight apart its difference is rounded, so that all count down to one number; where they are
+    further apart it changes nothing and the kernel never ends, and here the hue is that number too.
+    """
+    size = tf.abs(hue)
+    is_rounded = (size > _EXACT + 4) & (size <= hue.dtype.max)
+    return tf.where(is_rounded, tf.sign(hue) * _EXACT, hue)
 
 
 CONVERTERS: dict[str, Converter] = {

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tests.vectorizer.oracle import check, spec
 from vectorizer import LoopedOpError, Vectorized, vectorize
+from vectorizer.patience import within
 
 RNG = np.random.default_rng(0)
 BUCKETS = (1, 2, 7, 8)
@@ -103,6 +104,35 @@ def test_hue_of_colours_out_of_range_and_of_several_turns() -> None:
     )
     want = np.stack([tf.raw_ops.AdjustHue(images=i, delta=d) for i, d in zip(x, delta, strict=True)])
     np.testing.assert_allclose(vectorized(x=x, d=delta), want, rtol=0, atol=1e-6)
+
+
+def test_hue_so_large_that_the_kernel_never_ends_is_answered_and_a_smaller_one_is_the_kernels() -> None:
+    """One number that a caller sends must not keep a core of the server for ever."""
+    x = IMAGES[5:6, :1, :1]
+    vectorized = vectorize(
+        lambda x, d: tf.raw_ops.AdjustHue(images=x, delta=d), inputs={"x": spec(1, 1, 3), "d": spec()}, buckets=(1, 2)
+    )
+    sixths = np.float32(2.0) ** [22, 24, 25, 25, 25.5, 26, 26.9, 27] + np.float32([1, 2, 0, 8, 4, 0, 0, 0])
+    for delta in np.concatenate([sixths, -sixths]) / 6:
+        want = tf.raw_ops.AdjustHue(images=x[0], delta=delta)
+        np.testing.assert_allclose(vectorized(x=x, d=[delta])[0], want, rtol=0, atol=1e-6)
+    for delta in (1e18, -1e18, 3e38, np.inf, -np.inf, np.nan):
+        answer = within(10.0, lambda delta=delta: vectorized(x=np.repeat(x, 2, 0), d=[delta, 0.0]))
+        np.testing.assert_allclose(answer[1], x[0], atol=1e-6)
+        assert np.isfinite(answer[0]).all() == (abs(delta) < 1e30)
+
+
+@pytest.mark.parametrize("name", ADJUSTMENTS)
+def test_any_number_in_an_image_ends(name: str) -> None:
+    """Of all that the kernels of colours take, the turn of the hue alone can keep them."""
+    adjust, factors = ADJUSTMENTS[name]
+    specials = np.float32([np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45])
+    pixels = np.stack(np.meshgrid(specials, specials, specials), -1).reshape(1, 1, -1, 3)
+    for function in (lambda x: adjust(x, 0.3), tf.image.hsv_to_rgb, tf.image.rgb_to_hsv):
+        within(10.0, lambda function=function: function(tf.constant(pixels)))
+    vectorized = vectorize(adjust, inputs={"x": spec(*pixels.shape[1:]), "f": spec()}, buckets=(1,))
+    for factor in (factors[3], *specials):
+        within(10.0, lambda factor=factor: vectorized(x=pixels, f=[factor]))
 
 
 def test_saturation_of_a_hue_that_rounds_to_a_whole_turn_is_the_kernels() -> None:
