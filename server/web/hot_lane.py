@@ -12,6 +12,8 @@ Rules:
    under way or waits, all that follow are cold too. So there is one order, and uvicorn keeps the second half of it.
 3. A connection that has sent more requests than it has taken answers is not read from.
 4. When the connection goes, what it waits for is taken back.
+5. When the server stops, a connection whose first request has not come yet, or has come in part, is still answered: its
+   caller has been told by the kernel that the server has it.
 """
 
 from __future__ import annotations
@@ -38,6 +40,9 @@ _ACCESS = logging.getLogger("rowwise.access")
 
 #: Requests of one connection that may wait for their answers. Few clients pipeline at all.
 _MAX_WAITING = 32
+
+#: Seconds that a request may still take to arrive on an open connection once the server stops.
+_LAST_CALL_S = 1.0
 
 #: Headers that decide whether a request is hot, or that a prediction reads.
 _LOOKED_AT = frozenset(
@@ -113,6 +118,8 @@ class HotLaneProtocol(HttpToolsProtocol):
         #: Hot requests without a reply that has left, oldest first.
         self._waiting: deque[_HotRequest] = deque()
         self._is_shutting_down = False
+        #: True from the connection's start, or a request's first byte, to the end of its headers.
+        self._is_expecting = True
         self._idle_timer: asyncio.TimerHandle | None = None
         #: When the last hot reply left, by the loop's clock.
         self._replied_s = 0.0
@@ -124,9 +131,11 @@ class HotLaneProtocol(HttpToolsProtocol):
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
+        self._is_expecting = True
 
     def on_headers_complete(self) -> None:
         """Decide which way the request goes."""
+        self._is_expecting = False
         hot = self._hot_request() if self._is_clear() else None
         if hot is None:
             self._go_cold()
@@ -182,8 +191,15 @@ class HotLaneProtocol(HttpToolsProtocol):
             self._is_shutting_down = True
             if not self._is_clear():
                 super().shutdown()
+        elif self._is_expecting and self._is_clear():
+            self._is_shutting_down = True
+            self.loop.call_later(_LAST_CALL_S, self._close_if_still_expecting)
         else:
             super().shutdown()
+
+    def _close_if_still_expecting(self) -> None:
+        if self._is_expecting:
+            self.transport.close()
 
     # Answering.
 
@@ -221,7 +237,8 @@ class HotLaneProtocol(HttpToolsProtocol):
                 head += (name, b": ", value, b"\r\n")
             head.append(b"content-length: ")
         head += (b"%d\r\nx-request-id: " % len(body), hot.request_id.encode("ascii"))
-        head.append(b"\r\n\r\n" if hot.keep_alive else b"\r\nconnection: close\r\n\r\n")
+        is_last = not hot.keep_alive or (self._is_shutting_down and not self._waiting)
+        head.append(b"\r\nconnection: close\r\n\r\n" if is_last else b"\r\n\r\n")
         head.append(body)
         self.transport.write(b"".join(head))
         self.server_state.total_requests += 1
@@ -229,7 +246,7 @@ class HotLaneProtocol(HttpToolsProtocol):
             duration_ms = (time.perf_counter() - hot.started_s) * 1e3
             # %r: a path may hold line breaks.
             _ACCESS.info("POST %r %d %.3f ms id=%s", hot.path, reply.status, duration_ms, hot.request_id)
-        if not hot.keep_alive:
+        if is_last:
             self.transport.close()
 
     def _close_if_idle(self) -> None:
@@ -290,6 +307,8 @@ class HotLaneProtocol(HttpToolsProtocol):
         if self._waiting and self._is_clear():
             self.cycle = _Busy()  # type: ignore[assignment]
         super().on_headers_complete()
+        if self._is_shutting_down and isinstance(self.cycle, RequestResponseCycle):
+            self.cycle.keep_alive = False
 
 
 def _headers_of_interest(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes] | None:

@@ -56,6 +56,11 @@ class ServerProcess:
             time.sleep(0.1)
         raise AssertionError(f"not ready after {timeout_s} s: {answer.text}\n{self.log}")
 
+    def counted(self, series: str) -> float:
+        """The sum of a series over its labels, as a scrape gives it."""
+        lines = httpx.get(self.url + "/metrics").text.splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((series + "{", series + " ")))
+
     def terminate(self, *, timeout_s: float = 40.0) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout_s)

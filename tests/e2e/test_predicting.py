@@ -115,13 +115,9 @@ def test_explain_says_how_the_request_was_batched(server: ServerProcess, example
 
 
 def test_metrics_count_what_was_asked(server: ServerProcess, examples: list[np.ndarray[Any, Any]]) -> None:
-    def rows() -> float:
-        text = httpx.get(server.url + "/metrics").text
-        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("rowwise_rows_total"))
-
-    before = rows()
+    before = server.counted("rowwise_rows_total")
     httpx.post(server.url + PREDICT, json={"instances": [examples[0].tolist()] * 5}).raise_for_status()
-    assert rows() == before + 5
+    assert server.counted("rowwise_rows_total") == before + 5
 
 
 def test_metrics_have_the_queue_of_every_version_that_serves(server: ServerProcess) -> None:

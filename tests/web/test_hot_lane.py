@@ -300,6 +300,33 @@ def test_stopping_answers_what_is_under_way(tmp_path: Path) -> None:
     over_sockets(test, tmp_path)
 
 
+@pytest.mark.parametrize("n_sent_before", [0, 20], ids=["connected", "headers begun"])
+@pytest.mark.parametrize("path", ["/v1/models/sum:predict", "/v1/models/sum/versions/9:predict"], ids=["hot", "cold"])
+def test_stopping_answers_a_first_request_that_is_still_coming(tmp_path: Path, n_sent_before: int, path: str) -> None:
+    async def test(server: Running, connection: Connection) -> None:
+        asked = request(1, 2, 3, path=path, headers="Expect: \r\n" if "versions" in path else "")
+        connection.send(asked[:n_sent_before])
+        await until(lambda: len(server.server.server_state.connections) == 1)
+        server.server.should_exit = True
+        await asyncio.sleep(0.2)  # the server looks every 0.1 s whether it should stop
+        connection.send(asked[n_sent_before:])
+        status, headers, _ = await connection.answer()
+        assert status == (404 if "versions" in path else 200)
+        assert headers["connection"] == "close"
+        assert await connection.is_closed()
+
+    over_sockets(test, tmp_path)
+
+
+def test_stopping_does_not_wait_for_a_caller_who_sends_nothing(tmp_path: Path) -> None:
+    async def test(server: Running, connection: Connection) -> None:
+        await until(lambda: len(server.server.server_state.connections) == 1)
+        server.server.should_exit = True
+        assert await connection.is_closed()
+
+    over_sockets(test, tmp_path)
+
+
 def test_a_gate_sends_predictions_past_it(tmp_path: Path) -> None:
     async def test(_: Running, connection: Connection) -> None:
         connection.send(request(1, 2, 3))
