@@ -192,9 +192,9 @@ class _Batching:
         """Make a bucket's graph; return True if it has loops or branches that can be partitioned."""
         control_flow = Partitioning(does=False)
         self.graphs[bucket] = self._made(bucket, control_flow)
-        graph_def = self.graphs[bucket].graph.as_graph_def()
-        self.n_loops = max(self.n_loops, count_loops(graph_def))
-        self.not_for_xla |= not_for_xla(graph_def)
+        graph = self.graphs[bucket].graph
+        self.n_loops = max(self.n_loops, count_loops(graph.as_graph_def()))
+        self.not_for_xla |= not_for_xla(graph)
         return bool(control_flow.n_places)
 
     def partitioned(self, bucket: Bucket) -> Any:

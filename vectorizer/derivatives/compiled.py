@@ -208,7 +208,7 @@ def _graphs(
         refuse_looped(body, looped, setting.allow_looped)
         made.account.add(log, looped)
         made.is_for_xla &= log.is_for_xla
-        made.not_for_xla |= not_for_xla(batched)
+        made.not_for_xla |= not_for_xla(made.graphs[bucket].graph)
         made.loops_batched = max(made.loops_batched, count_loops(batched))
     return made
 
