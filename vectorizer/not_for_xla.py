@@ -32,7 +32,7 @@ _OTHER_NUMBERS = frozenset(
 )
 
 
-#: XLA finds the two pixels to mix and their shares by roundings of its own, which differ where a place falls on a pixel.
+#: XLA finds the two pixels to mix, and their shares, by roundings of its own, which differ where a place is a pixel's.
 _RESIZES = frozenset({"ResizeBilinear", "ResizeBilinearGrad"})
 
 
