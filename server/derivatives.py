@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from server.artifact import DerivativeEntry
 from server.protocol import Rows
-from server.serving import Answer, ServedModel, Ticket
 from server.signature import ModelSignature
+
+if TYPE_CHECKING:
+    from server.web.interfaces import EntryPoint, Ticket
 
 __all__ = ["Narrowed", "ServedDerivative"]
 
@@ -18,7 +21,7 @@ class ServedDerivative:
     """One entry point besides the prediction: what it is of and by, and who answers it."""
 
     described: DerivativeEntry
-    model: ServedModel
+    model: EntryPoint
     #: By what was asked for. A signature must stay the same object, as codecs are kept by it.
     _narrowed: dict[tuple[str, ...], Narrowed] = field(default_factory=dict)
 
@@ -37,7 +40,7 @@ class ServedDerivative:
         """The inputs and variables that it is by."""
         return self.described.wrt
 
-    def by(self, wrt: tuple[str, ...]) -> ServedModel | Narrowed:
+    def by(self, wrt: tuple[str, ...]) -> EntryPoint:
         """Return who answers with the results by ``wrt`` alone, in the declared order. All of them are declared."""
         if set(wrt) == set(self.wrt):
             return self.model
@@ -54,7 +57,7 @@ class Narrowed:
 
     __slots__ = ("_indexes", "_model", "signature")
 
-    def __init__(self, model: ServedModel, outputs: list[str]) -> None:
+    def __init__(self, model: EntryPoint, outputs: list[str]) -> None:
         self._model = model
         self._indexes = [index for index, tensor in enumerate(model.signature.outputs) if tensor.name in outputs]
         self.signature: ModelSignature = replace(
@@ -76,10 +79,10 @@ class Narrowed:
         """Its entry point."""
         return self._model.entry
 
-    def predict(self, rows: Rows, *, timeout_s: float | None, on_done: Callable[[Answer], None]) -> Ticket:
+    def predict(self, rows: Rows, *, timeout_s: float | None, on_done: Callable[[Any], None]) -> Ticket:
         """Queue a request's rows, as the model does."""
 
-        def narrowed(answer: Answer) -> None:
+        def narrowed(answer: Any) -> None:
             if answer.error is None:
                 answer.outputs = [answer.outputs[index] for index in self._indexes]
             on_done(answer)

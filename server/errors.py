@@ -6,6 +6,7 @@
     ├── server.batching.errors   queue full, deadline passed, cancelled, draining
     ├── server.build.errors      specification refused, builder failed
     ├── server.engine.errors     artifact refused, execution failed
+    ├── server.link.errors       the engine process is gone
     ├── server.protocol.errors   bytes that are not a request
     └── server.store.errors      unknown model or version, store damaged
 

@@ -10,6 +10,7 @@ from server.batching import errors as batching
 from server.build import errors as build
 from server.engine import errors as engine
 from server.errors import RowwiseError
+from server.link import errors as link
 from server.protocol import errors as protocol
 from server.store import errors as store
 from server.web import errors as web
@@ -72,6 +73,10 @@ STATUS: dict[type[RowwiseError], int] = {
     engine.EngineError: 500,
     engine.ArtifactRefused: 500,
     engine.LoadFailed: 500,
+    # The link between processes of the server.
+    link.LinkError: 500,
+    link.EngineGone: 503,
+    link.LinkGarbled: 500,
     # HTTP itself.
     web.WebError: 400,
     web.BadHeader: 400,

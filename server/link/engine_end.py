@@ -1,0 +1,254 @@
+"""The engine's end of the link: takes rows of all workers, sends their answers, and says what serves.
+
+Theory of operation. A worker goes by the last table that it was sent, so what a table once named must go on answering
+until no worker can ask for it any more. ``announce`` sends a new table and returns when every worker has said that it
+goes by it; as messages keep their order, everything that was asked by older tables has come in by then. Whoever
+unloads a version announces its leaving first, and so fails no request.
+
+A worker's process is watched: when it ends, what its callers wait for is taken back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import zmq
+
+from server.errors import RowwiseError
+from server.link.columns import ColumnCodec
+from server.link.errors import LinkError
+from server.link.frames import Buffer, FrameReader
+from server.link.loop_socket import LoopSocket
+from server.link.messages import Asks, AsksBlock, Derivative, Entry, Hello, Served, Table, decode_from_worker
+from server.link.peer import Ask, Peer
+from server.link.process_watch import ProcessWatch
+from server.protocol import Rows
+
+if TYPE_CHECKING:
+    from server.web.interfaces import EntryPoint, ServedModel
+
+__all__ = ["EngineEnd", "Serving", "Target"]
+
+_log = logging.getLogger(__name__)
+
+#: What a worker that does not react may hold up a switch, seconds. One that has ended holds up nothing.
+_SEEN_S = 5.0
+
+
+class Serving(Protocol):
+    """What the catalog says of a version that serves."""
+
+    @property
+    def model(self) -> ServedModel:
+        """Who answers."""
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """The labels that lead to this version."""
+
+    @property
+    def default_timeout_s(self) -> float:
+        """The deadline of a request that names none."""
+
+
+class Target:
+    """An entry point that workers may ask, and what reads and writes its rows."""
+
+    __slots__ = ("inputs", "left_with", "number", "outputs", "served")
+
+    def __init__(self, number: int, served: EntryPoint) -> None:
+        self.number = number
+        self.served = served
+        self.inputs = [ColumnCodec(tensor) for tensor in served.signature.inputs]
+        self.outputs = [ColumnCodec(tensor) for tensor in served.signature.outputs]
+        #: Serial of the first table without it; None while it is in the newest.
+        self.left_with: int | None = None
+
+
+class EngineEnd:
+    """Serves workers at ``address``. ``serving`` says what serves now; everything is called on the event loop.
+
+    ``on_waited`` is told how long the rows of each request that has its answer waited, seconds.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        pid: int,
+        serving: Callable[[], Iterable[Serving]],
+        on_waited: Callable[[EntryPoint, float], None],
+        context: zmq.Context[zmq.Socket[bytes]],
+    ) -> None:
+        self._address = address
+        self._pid = pid
+        self._serving = serving
+        self._on_waited = on_waited
+        self._context = context
+        self._numbers = itertools.count(1)
+        self._targets: dict[int, Target] = {}
+        self._peers: dict[bytes, Peer] = {}
+        self._serial = 0
+        self._table = Table(0, pid, ())
+        #: Set and replaced whenever a worker has said what it goes by, or has ended.
+        self._news = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin to answer workers."""
+        self._socket = LoopSocket(
+            zmq.ROUTER, self._address, binds=True, on_message=self._on_message, context=self._context
+        )
+        self._renew()
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        for identity in list(self._peers):
+            self._forget(identity)
+        self._socket.close()
+
+    async def announce(self) -> None:
+        """Tell every worker what serves, and return when no request by an older table can come any more."""
+        self._renew()
+        serial = self._serial
+        for peer in self._peers.values():
+            peer.send_table(self._table)
+        await self._until(lambda: all(peer.seen >= serial for peer in self._peers.values()), _SEEN_S)
+
+    async def until_alone(self, timeout_s: float) -> None:
+        """Return when no worker is left, at most after ``timeout_s``."""
+        await self._until(lambda: not self._peers, timeout_s)
+
+    async def _until(self, holds: Callable[[], bool], timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not holds():
+                    await self._news.wait()
+        except TimeoutError:
+            _log.warning("%d workers did not react within %g s", len(self._peers), timeout_s)
+
+    def _tell_news(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    # What serves.
+
+    def _renew(self) -> None:
+        """Make the table of what serves now, under a new serial."""
+        self._serial += 1
+        by_model = {id(target.served): target for target in self._targets.values()}
+        listed = []
+        kept: set[int] = set()
+        for serving in self._serving():
+            entries = []
+            for derivative, served in _entry_points(serving.model):
+                target = by_model.get(id(served)) or self._new_target(served)
+                kept.add(target.number)
+                entries.append(Entry(target.number, served.entry, served.signature, derivative))
+            listed.append(
+                Served(
+                    serving.model.name,
+                    serving.model.version,
+                    tuple(serving.labels),
+                    serving.default_timeout_s,
+                    tuple(entries),
+                )
+            )
+        for target in self._targets.values():
+            if target.number not in kept and target.left_with is None:
+                target.left_with = self._serial
+        self._table = Table(self._serial, self._pid, tuple(listed))
+        self._drop_unused()
+
+    def _new_target(self, served: EntryPoint) -> Target:
+        target = Target(next(self._numbers), served)
+        self._targets[target.number] = target
+        return target
+
+    def _drop_unused(self) -> None:
+        seen = min((peer.seen for peer in self._peers.values()), default=self._serial)
+        for target in list(self._targets.values()):
+            if target.left_with is not None and target.left_with <= seen:
+                del self._targets[target.number]
+
+    # What workers say.
+
+    def _on_message(self, frames: list[Buffer]) -> None:
+        identity, header = bytes(frames[0]), decode_from_worker(frames[1])
+        if isinstance(header, Hello):
+            self._meet(identity, header.pid)
+            return
+        peer = self._peers.get(identity)
+        if peer is None:
+            return  # it has ended; what it said last has just come
+        if isinstance(header, Asks):
+            self._take(peer, header, frames[2:])
+        else:
+            peer.seen = max(peer.seen, header.serial)
+            self._drop_unused()
+            self._tell_news()
+
+    def _meet(self, identity: bytes, pid: int) -> None:
+        if identity not in self._peers:
+            watch = ProcessWatch(pid, lambda: self._forget(identity))
+            # It has asked for nothing yet, so for nothing that left before now.
+            self._peers[identity] = Peer(identity, self._socket, watch, seen=self._serial)
+        self._peers[identity].send_table(self._table)
+
+    def _forget(self, identity: bytes) -> None:
+        peer = self._peers.pop(identity)
+        peer.end()
+        self._drop_unused()
+        self._tell_news()
+
+    def _take(self, peer: Peer, asks: Asks, frames: Sequence[Buffer]) -> None:
+        reader = FrameReader(frames)
+        requests: list[tuple[Ask, Rows, float]] = []
+        try:
+            for block in asks.blocks:
+                requests += self._read(peer, block, reader)
+            reader.close()
+        except (LinkError, KeyError, ValueError) as error:
+            # Both ends are of one version, so this is a bug of ours; callers get an answer all the same.
+            _log.exception("rows from worker %d could not be read", peer.pid)
+            for block in asks.blocks:
+                for request_id in block.ids:
+                    peer.fail(request_id, LinkError(f"the rows could not be read: {error}"))
+            return
+        for ask, rows, deadline_s in requests:
+            self._start(peer, ask, rows, deadline_s)
+        for request_id in asks.cancels:
+            peer.cancel(request_id)
+
+    def _read(self, peer: Peer, block: AsksBlock, reader: FrameReader) -> Iterable[tuple[Ask, Rows, float]]:
+        target = self._targets[block.entry]
+        columns = [codec.read(reader, block.counts) for codec in target.inputs]
+        n_axes = len(target.served.signature.axes)
+        told = iter(block.lengths)
+        found = []
+        for place, (request_id, n_rows) in enumerate(zip(block.ids, block.counts, strict=True)):
+            lengths = [tuple(itertools.islice(told, n_axes)) for _ in range(n_rows)] if n_axes else None
+            rows = Rows(n_rows, tuple(column[place] for column in columns), lengths)
+            found.append((Ask(peer, request_id, target, n_rows, self._on_waited), rows, block.deadlines_s[place]))
+        return found
+
+    @staticmethod
+    def _start(peer: Peer, ask: Ask, rows: Rows, deadline_s: float) -> None:
+        peer.open[ask.id] = ask
+        try:
+            ask.ticket = ask.target.served.predict(rows, timeout_s=deadline_s - time.monotonic(), on_done=ask.done)
+        except RowwiseError as error:
+            peer.fail(ask.id, error)
+        except Exception:  # noqa: BLE001 - a bug of ours; the caller still gets one answer
+            _log.exception("a request to model %r failed", ask.target.served.name)
+            peer.fail(ask.id, RowwiseError("internal error: the server's log says more"))
+
+
+def _entry_points(model: ServedModel) -> Iterable[tuple[Derivative | None, EntryPoint]]:
+    yield None, model
+    for each in model.derivatives:
+        yield Derivative(each.kind, each.output, tuple(each.wrt)), each.model

@@ -1,0 +1,133 @@
+"""A model that serves in the engine process, as a worker holds it: it is asked like one that is here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from server.link.columns import ColumnCodec
+from server.link.messages import BatchFacts
+
+if TYPE_CHECKING:
+    from server.derivatives import ServedDerivative
+    from server.errors import RowwiseError
+    from server.link.messages import Entry, Served
+    from server.protocol import Column, Rows
+
+__all__ = ["NO_BATCH", "Link", "RemoteAnswer", "RemoteModel", "RemoteTicket"]
+
+NO_BATCH = BatchFacts(0, 0, 0, 0.0, "")
+
+
+@dataclass(slots=True, eq=False)
+class RemoteAnswer:
+    """How a request ended in the engine process."""
+
+    error: RowwiseError | None
+    outputs: list[Column] = field(default_factory=list)
+    batch: BatchFacts = NO_BATCH
+    queue_s: float = 0.0
+
+    @property
+    def batch_id(self) -> int:
+        """The batch's number; 0 if no row was executed."""
+        return self.batch.id
+
+    @property
+    def bucket(self) -> int:
+        """Rows of the batch's graph."""
+        return self.batch.bucket
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of the batch that belonged to callers."""
+        return self.batch.n_rows
+
+    @property
+    def compute_s(self) -> float:
+        """Execution time of the batch, seconds."""
+        return self.batch.compute_s
+
+    @property
+    def reason(self) -> str:
+        """Why the batch was dispatched as it was."""
+        return self.batch.reason
+
+
+class Link(Protocol):
+    """What a remote model needs of the worker's end."""
+
+    def ask(
+        self, model: RemoteModel, rows: Rows, *, deadline_s: float, on_done: Callable[[RemoteAnswer], None]
+    ) -> RemoteTicket:
+        """Send rows at the end of the tick. Errors: EngineGone."""
+
+    def cancel(self, ticket: RemoteTicket) -> bool:
+        """Take a request back; False if it was answered."""
+
+
+class RemoteTicket:
+    """A request on its way to the engine and back. Written by the worker's end."""
+
+    __slots__ = ("_link", "deadline_s", "id", "model", "on_done", "rows")
+
+    def __init__(
+        self,
+        link: Link,
+        request_id: int,
+        model: RemoteModel,
+        rows: Rows,
+        deadline_s: float,
+        on_done: Callable[[RemoteAnswer], None],
+    ) -> None:
+        self._link = link
+        self.id = request_id
+        self.model = model
+        #: None once they were sent.
+        self.rows: Rows | None = rows
+        self.deadline_s = deadline_s
+        #: None once it was called.
+        self.on_done: Callable[[RemoteAnswer], None] | None = on_done
+
+    def cancel(self) -> bool:
+        """Take it back, as far as it isn't executed."""
+        return self._link.cancel(self)
+
+
+class RemoteModel:
+    """One entry point of a version that serves. ``derivatives`` are the version's others, on its prediction alone."""
+
+    __slots__ = (
+        "_default_timeout_s",
+        "_link",
+        "derivatives",
+        "entry",
+        "inputs",
+        "name",
+        "number",
+        "outputs",
+        "signature",
+        "version",
+    )
+
+    def __init__(self, link: Link, served: Served, entry: Entry) -> None:
+        self._link = link
+        self._default_timeout_s = served.default_timeout_s
+        self.derivatives: Sequence[ServedDerivative] = ()
+        self.entry = entry.entry
+        self.name = served.model
+        self.number = entry.number
+        self.signature = entry.signature
+        self.version = served.version
+        self.inputs = [ColumnCodec(tensor) for tensor in entry.signature.inputs]
+        self.outputs = [ColumnCodec(tensor) for tensor in entry.signature.outputs]
+
+    def predict(self, rows: Rows, *, timeout_s: float | None, on_done: Callable[[RemoteAnswer], None]) -> RemoteTicket:
+        """Send a request's rows to the engine; ``on_done`` is called once, on the event loop's thread.
+
+        ``timeout_s`` None takes the model's default; the time on the way counts. Errors: EngineGone.
+        """
+        patience_s = self._default_timeout_s if timeout_s is None else timeout_s
+        return self._link.ask(self, rows, deadline_s=time.monotonic() + patience_s, on_done=on_done)

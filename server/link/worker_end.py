@@ -1,0 +1,234 @@
+"""A worker's end of the link: sends rows, takes answers, and knows whether the engine is there.
+
+Theory of operation. Each engine process is met anew: the worker says hello on a fresh socket, again and again until it
+gets a table, and watches the process that sent it. When that process ends, however it does, everything that waits
+for it fails at once, and the socket is thrown away with what was never sent: a request that was given up must not
+reach the next engine. So a request is with one engine process or with none, and is answered once.
+
+A request that is far past its deadline without an answer is given up here: an engine that hangs is not gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import zmq
+
+from server.batching import Cancelled, DeadlineExceeded
+from server.errors import RowwiseError
+from server.link.errors import EngineGone, LinkGarbled
+from server.link.failures import error_of
+from server.link.frames import Buffer, FrameReader, FrameWriter
+from server.link.loop_socket import LoopSocket
+from server.link.messages import Answers, Asks, AsksBlock, Hello, Seen, Table, decode_from_engine, encode
+from server.link.process_watch import ProcessWatch
+from server.link.remote_catalog import RemoteCatalog
+from server.link.remote_model import RemoteAnswer, RemoteModel, RemoteTicket
+
+if TYPE_CHECKING:
+    from server.protocol import Rows
+
+__all__ = ["WorkerEnd"]
+
+_log = logging.getLogger(__name__)
+
+#: Between two hellos.
+_HELLO_S = 0.5
+#: Between two looks for requests that an engine that hangs will not answer, and how far past their deadline they are.
+_SWEEP_S = 0.5
+_OVERDUE_S = 2.0
+#: What callers are told while the engine starts: about the time in which TensorFlow is loaded.
+_RETRY_AFTER_S = 5.0
+
+
+class WorkerEnd:
+    """Speaks to the engine at ``address``. Everything is called on the event loop's thread, after ``start``."""
+
+    def __init__(self, address: str, *, pid: int, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+        self._address = address
+        self._context = context
+        self._hello = Hello(pid)
+        self.catalog = RemoteCatalog(self)
+        #: Why there is no engine; None exactly while there is one.
+        self.missing: str | None = "the engine is being started"
+        self._ids = itertools.count(1)
+        #: Requests that the engine has not answered, by id. Those that were given up stay until it does, or is gone.
+        self._waiting: dict[int, RemoteTicket] = {}
+        #: What this tick will send, by model.
+        self._outbox: dict[RemoteModel, list[RemoteTicket]] = {}
+        self._cancels: list[int] = []
+        self._flush_is_due = False
+        self._watch: ProcessWatch | None = None
+
+    def start(self) -> None:
+        """Begin to look for an engine."""
+        self._loop = asyncio.get_running_loop()
+        self._meet()
+        self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
+
+    def close(self) -> None:
+        """Speak to nobody any more. Requests that wait fail."""
+        self._timer.cancel()
+        self._lose("the server is stopping")
+        self._greeting.cancel()
+        self._socket.close()
+
+    def ask(
+        self, model: RemoteModel, rows: Rows, *, deadline_s: float, on_done: Callable[[RemoteAnswer], None]
+    ) -> RemoteTicket:
+        """Send rows at the end of the tick. Errors: EngineGone; LinkGarbled for rows that are not the model's."""
+        if self.missing is not None:
+            raise self._gone()
+        for codec, column in zip(model.inputs, rows.columns, strict=True):
+            misfit = codec.misfit(column, rows.n)
+            if misfit is not None:
+                raise LinkGarbled(misfit)
+        ticket = RemoteTicket(self, next(self._ids), model, rows, deadline_s, on_done)
+        self._waiting[ticket.id] = ticket
+        self._outbox.setdefault(model, []).append(ticket)
+        self._flush_soon()
+        return ticket
+
+    def cancel(self, ticket: RemoteTicket) -> bool:
+        """Take a request back: at once if it was not sent, else by asking the engine. False if it was answered."""
+        if ticket.on_done is None:
+            return False
+        if ticket.rows is not None:
+            unsent = self._outbox[ticket.model]
+            unsent.remove(ticket)
+            if not unsent:
+                del self._outbox[ticket.model]
+            del self._waiting[ticket.id]
+            _answer(ticket, RemoteAnswer(Cancelled("the request was cancelled before it was executed")))
+        else:
+            self._cancels.append(ticket.id)
+            self._flush_soon()
+        return True
+
+    # Sending.
+
+    def _flush_soon(self) -> None:
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_is_due = False
+        if self.missing is not None or not (self._outbox or self._cancels):
+            return
+        outbox, self._outbox = self._outbox, {}
+        cancels, self._cancels = self._cancels, []
+        writer = FrameWriter()
+        blocks = [_block(model, tickets, writer) for model, tickets in outbox.items()]
+        self._socket.send([encode(Asks(blocks, cancels)), *writer.frames()])
+
+    # Receiving.
+
+    def _on_message(self, frames: list[Buffer]) -> None:
+        message = decode_from_engine(frames[0])
+        if isinstance(message, Answers):
+            self._take_answers(message, frames[1:])
+        else:
+            self._take_table(message)
+
+    def _take_table(self, table: Table) -> None:
+        if self._watch is None:
+            self._greeting.cancel()
+            self._watch = ProcessWatch(table.pid, self._on_engine_exit)
+            self.missing = None
+        self.catalog.take(table)
+        # What was decided by the table before leaves before the engine is told that it may forget it.
+        self._flush()
+        self._socket.send([encode(Seen(table.serial))])
+
+    def _take_answers(self, answers: Answers, frames: Sequence[Buffer]) -> None:
+        reader = FrameReader(frames)
+        done: list[tuple[RemoteTicket, RemoteAnswer]] = []
+        for block in answers.blocks:
+            model = self._waiting[block.ids[0]].model
+            columns = [codec.read(reader, block.counts) for codec in model.outputs]
+            facts = zip(block.ids, block.batches, block.queue_s, *columns, strict=True)
+            for request_id, batch, queue_s, *outputs in facts:
+                answer = RemoteAnswer(None, outputs, answers.batches[batch], queue_s)
+                done.append((self._waiting.pop(request_id), answer))
+        reader.close()
+        done += [(self._waiting.pop(failure.id), RemoteAnswer(error_of(failure))) for failure in answers.failures]
+        for ticket, answer in done:
+            _answer(ticket, answer)
+
+    # The engine's coming and going.
+
+    def _meet(self) -> None:
+        self._socket = LoopSocket(
+            zmq.DEALER, self._address, binds=False, on_message=self._on_message, context=self._context
+        )
+        self._greet()
+
+    def _greet(self) -> None:
+        self._socket.send([encode(self._hello)])
+        self._greeting = self._loop.call_later(_HELLO_S, self._greet)
+
+    def _on_engine_exit(self) -> None:
+        _log.error("the engine process has ended; %d requests of this worker fail", len(self._waiting))
+        self._lose("the engine process ended and is being started again")
+        self._socket.close()
+        self._meet()
+
+    def _lose(self, why: str) -> None:
+        self.missing = why
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
+        self.catalog.clear()
+        self._outbox, self._cancels = {}, []
+        waiting, self._waiting = self._waiting, {}
+        for ticket in waiting.values():
+            _answer(ticket, RemoteAnswer(self._gone()))
+
+    def _gone(self) -> RowwiseError:
+        return EngineGone(f"{self.missing}: send the request again", retry_after_s=_RETRY_AFTER_S)
+
+    def _sweep(self) -> None:
+        """Give up what an engine that hangs will not answer in time."""
+        limit_s = time.monotonic() - _OVERDUE_S
+        overdue = [ticket for ticket in self._waiting.values() if ticket.deadline_s < limit_s]
+        for ticket in overdue:
+            _answer(ticket, RemoteAnswer(DeadlineExceeded("the engine did not answer by the request's deadline")))
+            ticket.deadline_s = math.inf
+            with suppress(KeyError):
+                self.cancel(ticket)
+        self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
+
+
+def _block(model: RemoteModel, tickets: list[RemoteTicket], writer: FrameWriter) -> AsksBlock:
+    """Write the rows of one model's requests, and return what is said of them."""
+    asked = [ticket.rows for ticket in tickets if ticket.rows is not None]
+    assert len(asked) == len(tickets), "a ticket in the outbox has its rows"
+    for place, codec in enumerate(model.inputs):
+        codec.write(writer, [rows.columns[place] for rows in asked])
+    for ticket in tickets:
+        ticket.rows = None
+    return AsksBlock(
+        model.number,
+        [ticket.id for ticket in tickets],
+        [rows.n for rows in asked],
+        [ticket.deadline_s for ticket in tickets],
+        [size for rows in asked if rows.lengths is not None for lengths in rows.lengths for size in lengths],
+    )
+
+
+def _answer(ticket: RemoteTicket, answer: RemoteAnswer) -> None:
+    on_done, ticket.on_done = ticket.on_done, None
+    if on_done is None:
+        return
+    try:
+        on_done(answer)
+    except Exception:  # noqa: BLE001 - one caller's fault must not reach the others of the same message
+        _log.exception("on_done of a request to model %r failed", ticket.model.name)

@@ -1,0 +1,217 @@
+"""Both ends of the link in one process, on one event loop, with models that do what a test tells them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import zmq
+
+from server.errors import RowwiseError
+from server.link.engine_end import EngineEnd
+from server.link.remote_model import RemoteAnswer, RemoteModel, RemoteTicket
+from server.link.worker_end import WorkerEnd
+from server.protocol import Rows
+from server.signature import LengthAxis, ModelSignature, TensorSignature
+
+SUM = ModelSignature(
+    inputs=(TensorSignature(name="x", dtype="float32", shape=(3,)),),
+    outputs=(TensorSignature(name="total", dtype="float32", shape=()),),
+)
+#: Strings and a variable length in, results of the example's length out.
+ECHO = ModelSignature(
+    inputs=(
+        TensorSignature(name="tokens", dtype="int32", shape=("n", 2)),
+        TensorSignature(name="text", dtype="string", shape=()),
+    ),
+    outputs=(
+        TensorSignature(name="tokens", dtype="int32", shape=("n", 2)),
+        TensorSignature(name="text", dtype="string", shape=()),
+    ),
+    axes=(LengthAxis(name="n", max=8, buckets=(4, 8)),),
+)
+
+
+@dataclass
+class Answer:
+    """An answer with fixed batch facts."""
+
+    error: RowwiseError | None = None
+    outputs: Sequence[Any] = ()
+    batch_id: int = 7
+    bucket: int = 8
+    batch_rows: int = 5
+    queue_s: float = 0.25
+    compute_s: float = 0.5
+    reason: str = "oldest"
+
+
+@dataclass
+class Request:
+    """One request as the model got it; ``finish`` answers it."""
+
+    rows: Rows
+    timeout_s: float | None
+    on_done: Callable[[Any], None]
+    cancelled: bool = False
+
+    def cancel(self) -> bool:
+        self.cancelled = True
+        return True
+
+    def finish(self, answer: Answer | None = None) -> None:
+        self.on_done(answer or Answer(outputs=outputs_of(self.rows)))
+
+
+def outputs_of(rows: Rows) -> list[Any]:
+    """Sums of one column, or the columns as they are."""
+    return list(rows.columns) if len(rows.columns) > 1 else [np.asarray(rows.columns[0]).sum(axis=1, dtype=np.float32)]
+
+
+@dataclass(eq=False)
+class Model:
+    """Answers at once, or when a test says so (``holds``)."""
+
+    name: str = "sum"
+    version: int = 1
+    signature: ModelSignature = SUM
+    entry: str = "predict"
+    derivatives: Sequence[Any] = ()
+    holds: bool = False
+    refusal: Exception | None = None
+    requests: list[Request] = field(default_factory=list)
+
+    def predict(self, rows: Rows, *, timeout_s: float | None, on_done: Callable[[Any], None]) -> Request:
+        if self.refusal is not None:
+            raise self.refusal
+        request = Request(rows, timeout_s, on_done)
+        self.requests.append(request)
+        if not self.holds:
+            request.finish()
+        return request
+
+
+@dataclass
+class Serving:
+    """What a catalog says of a model that serves."""
+
+    model: Model
+    labels: Sequence[str] = ()
+    default_timeout_s: float = 30.0
+
+
+class Process:
+    """A process that does nothing, to be ended."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen([sys.executable, "-S", "-c", "import signal; signal.pause()"])
+        self.pid = self._process.pid
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+class Ends:
+    """An engine's end and ``n`` workers' ends. Processes that are watched are ones that a test can kill."""
+
+    def __init__(self, *models: Model, n_workers: int = 1, engine_starts: bool = True) -> None:
+        self._engine_starts = engine_starts
+        self.serving = [Serving(model) for model in models]
+        self.waits: list[tuple[str, float]] = []
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._directory = tempfile.TemporaryDirectory()
+        self.address = f"ipc://{Path(self._directory.name) / 'link'}"
+        self.engine_process = Process()
+        self.worker_processes = [Process() for _ in range(n_workers)]
+        self.engine = self.new_engine(self.engine_process.pid)
+        self.workers = [
+            WorkerEnd(self.address, pid=process.pid, context=self.context) for process in self.worker_processes
+        ]
+        self.worker = self.workers[0]
+
+    def new_engine(self, pid: int) -> EngineEnd:
+        return EngineEnd(
+            self.address,
+            pid=pid,
+            serving=lambda: self.serving,
+            on_waited=lambda served, queue_s: self.waits.append((served.name, queue_s)),
+            context=self.context,
+        )
+
+    def model(self, name: str = "sum", *, worker: int = 0) -> RemoteModel:
+        return self.workers[worker].catalog.resolve(name)
+
+    async def __aenter__(self) -> Self:
+        if self._engine_starts:
+            self.engine.start()
+        for worker in self.workers:
+            worker.start()
+        if self._engine_starts:
+            await until(lambda: all(worker.missing is None for worker in self.workers))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self.workers:
+            worker.close()
+        self.engine.close()
+        self.context.term()
+        for process in (self.engine_process, *self.worker_processes):
+            process.close()
+        self._directory.cleanup()
+
+
+class Asked:
+    """One request of a worker, and its answers, which should be one."""
+
+    def __init__(self, model: RemoteModel, *columns: Any, timeout_s: float | None = None, lengths: Any = None) -> None:
+        self.answers: list[RemoteAnswer] = []
+        rows = Rows(len(columns[0]), tuple(columns), lengths)
+        self.ticket: RemoteTicket = model.predict(rows, timeout_s=timeout_s, on_done=self.answers.append)
+
+    @property
+    def error(self) -> RowwiseError | None:
+        (answer,) = self.answers
+        return answer.error
+
+    async def answer(self) -> RemoteAnswer:
+        await until(lambda: self.answers)
+        (answer,) = self.answers
+        return answer
+
+
+def ask(model: RemoteModel, *values: float) -> Asked:
+    """Ask for the sum of three times each value."""
+    return Asked(model, np.repeat(np.array(values, np.float32), 3).reshape(-1, 3))
+
+
+async def until(holds: Callable[[], object], *, timeout_s: float = 10.0) -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(timeout_s):
+        while not holds():  # noqa: ASYNC110 - what is waited for may be in another process
+            await asyncio.sleep(0.002)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    """Run one test's coroutine."""
+
+    async def all_of_it() -> None:
+        await test()
+
+    asyncio.run(all_of_it())
