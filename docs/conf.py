@@ -76,9 +76,9 @@ def metrics() -> list[tuple[str, str, str]]:
     families = {family.name: family for family in Metrics(process=False).registry.collect()}
     found = []
     for attribute in vars(Metrics(process=False)).values():
-        for family in attribute.describe() if hasattr(attribute, "labels") else ():
+        for family in attribute.describe() if hasattr(attribute, "describe") else ():
             suffix = "_total" if family.type == "counter" else ""
-            labels = ", ".join(attribute._labelnames)
+            labels = ", ".join(getattr(attribute, "label_names", None) or attribute._labelnames)
             found.append((f"{family.name}{suffix}", labels, families[family.name].documentation))
     return found
 

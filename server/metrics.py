@@ -20,6 +20,8 @@ from prometheus_client import (
     generate_latest,
 )
 
+from server.request_counts import RequestCounts, VersionRequests
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -47,18 +49,18 @@ class Scrape:
 class Metrics:
     """The process's registry. ``of_version`` gives the series of one version, looked up once and kept.
 
+    ``requests`` are counted apart, for other processes may answer some of them.
     All methods are called on the event loop's thread.
     """
 
-    def __init__(self, *, process: bool = True) -> None:
+    def __init__(self, *, process: bool = True, requests: RequestCounts | None = None) -> None:
         self.registry = CollectorRegistry()
         if process:
             ProcessCollector(registry=self.registry)
             PlatformCollector(registry=self.registry)
         registry = self.registry
-        self.requests = Counter(
-            "rowwise_requests", "Prediction requests by HTTP status code.", (*_VERSION, "code"), registry=registry
-        )
+        self.requests = RequestCounts() if requests is None else requests
+        registry.register(self.requests)
         self.rows = Counter("rowwise_rows", "Rows executed, without padding.", _VERSION, registry=registry)
         self.batches = Counter("rowwise_batches", "Batches executed.", _VERSION, registry=registry)
         self.batch_rows = Histogram(
@@ -91,11 +93,12 @@ class Metrics:
         found = self._versions.get((model, version, entry))
         if found is None:
             found = self._versions[model, version, entry] = VersionMetrics(self, model, version, entry)
+            self.requests.remember(model, str(version))
         return found
 
     def request_without_model(self, code: int) -> None:
         """Count a request that no version answered."""
-        self.requests.labels(_NOBODY, _NOBODY, _NOBODY, str(code)).inc()
+        self.requests.counter(_NOBODY, _NOBODY, _NOBODY, str(code))()
 
     def build_ended(self, result: str) -> None:
         """Count a build. ``result`` is ``available``, or the name of an error class: bounded by our code."""
@@ -105,10 +108,9 @@ class Metrics:
         """Drop the series of a version that was deleted."""
         for key in [key for key in self._versions if key[:2] == (model, version)]:
             self._forget(self._versions.pop(key))
+        self.requests.forget(model, str(version))
 
     def _forget(self, known: VersionMetrics) -> None:
-        for code in known.codes:
-            self.requests.remove(*known.labels, str(code))
         for family in (
             self.rows,
             self.batches,
@@ -131,7 +133,7 @@ class Metrics:
         return Scrape(generate_latest(self.registry), CONTENT_TYPE_LATEST)
 
 
-class VersionMetrics:
+class VersionMetrics(VersionRequests):
     """The series of one version: what the hot path touches."""
 
     __slots__ = (
@@ -139,8 +141,6 @@ class VersionMetrics:
         "_batch_rows",
         "_batches",
         "_compute_seconds",
-        "_counted",
-        "_metrics",
         "_queue_rows",
         "_queue_seconds",
         "_rows",
@@ -150,8 +150,7 @@ class VersionMetrics:
     def __init__(self, metrics: Metrics, model: str, version: int, entry: str) -> None:
         #: Model, version and entry point.
         self.labels = labels = (model, str(version), entry)
-        self._metrics = metrics
-        self._counted: dict[int, Callable[[], None]] = {}
+        super().__init__(metrics.requests.counter, labels)
         self._rows = metrics.rows.labels(*labels)
         self._batches = metrics.batches.labels(*labels)
         self._batch_rows = metrics.batch_rows.labels(*labels)
@@ -159,19 +158,6 @@ class VersionMetrics:
         self._queue_seconds = metrics.queue_seconds.labels(*labels)
         self._compute_seconds = metrics.compute_seconds.labels(*labels)
         self._queue_rows = metrics.queue_rows.labels(*labels)
-
-    @property
-    def codes(self) -> tuple[int, ...]:
-        """The HTTP status codes counted so far."""
-        return tuple(self._counted)
-
-    def request(self, code: int) -> None:
-        """Count a request that was answered with ``code``; 499: its caller had left."""
-        count = self._counted.get(code)
-        if count is None:
-            child = self._metrics.requests.labels(*self.labels, str(code))
-            count = self._counted[code] = child.inc
-        count()
 
     def batch(self, *, n_rows: int, bucket: int, compute_s: float) -> None:
         """Record a batch that was executed: ``n_rows`` of callers in a graph of ``bucket`` rows."""

@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from server.errors import RowwiseError
-from server.metrics import Metrics
 from server.settings import Settings
 from server.store.errors import InvalidName
 from server.web.auth import Gate
 from server.web.bodies import Message, Receive, Send, read_body
 from server.web.errors import ClientGone, MethodNotAllowed, PathNotFound
 from server.web.health import Health
+from server.web.interfaces import RequestMetrics
 from server.web.paths import VerbPath, canonical_path, parse_verb_path
 from server.web.predict import Predictor
 from server.web.request_headers import PredictHeaders, RequestIds
@@ -67,7 +67,7 @@ class Front:
         predictor: Predictor,
         health: Health,
         settings: Settings,
-        metrics: Metrics,
+        metrics: RequestMetrics,
         gate: Gate,
     ) -> None:
         self._app = app

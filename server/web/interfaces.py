@@ -9,11 +9,21 @@ from typing import Protocol
 from server.build.source import Source
 from server.errors import RowwiseError
 from server.protocol import Column, Rows
+from server.request_counts import VersionRequests
 from server.signature import ModelSignature
 from server.spec import ModelSpec
 from server.store.records import VersionRecord
 
-__all__ = ["Answer", "Catalog", "EntryPoint", "ServedDerivative", "ServedModel", "Ticket"]
+__all__ = [
+    "Answer",
+    "Catalog",
+    "EntryPoint",
+    "RequestMetrics",
+    "ServedDerivative",
+    "ServedModel",
+    "ServingCatalog",
+    "Ticket",
+]
 
 
 class Answer(Protocol):
@@ -116,11 +126,28 @@ class ServedDerivative(Protocol):
         """Return who answers with the results by ``wrt`` alone."""
 
 
-class Catalog(Protocol):
-    """All models of the server and what can be done with them."""
+class RequestMetrics(Protocol):
+    """Where predictions are counted."""
+
+    def of_version(self, model: str, version: int, entry: str = "predict") -> VersionRequests:
+        """Return the counters of an entry point of a version that exists."""
+
+    def request_without_model(self, code: int) -> None:
+        """Count a request that no version answered."""
+
+
+class ServingCatalog(Protocol):
+    """What a prediction needs to know of the models."""
 
     def resolve(self, name: str, version: int | None = None) -> ServedModel:
         """Return who answers; None is the active version. Errors: ModelNotFound, VersionNotFound, ModelNotReady."""
+
+    def versions(self, name: str) -> list[VersionRecord]:
+        """Return every version of one model. Errors: ModelNotFound."""
+
+
+class Catalog(ServingCatalog, Protocol):
+    """All models of the server and what can be done with them."""
 
     async def register(self, name: str, spec: ModelSpec, source: Source) -> VersionRecord:
         """Record a new version as BUILDING and start its build. Owns an archive's file from then on."""
@@ -130,9 +157,6 @@ class Catalog(Protocol):
 
     def models(self) -> list[VersionRecord]:
         """Return every version of every model."""
-
-    def versions(self, name: str) -> list[VersionRecord]:
-        """Return every version of one model. Errors: ModelNotFound."""
 
     def version(self, name: str, version: int) -> VersionRecord:
         """Return one version. Errors: ModelNotFound, VersionNotFound."""

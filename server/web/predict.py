@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable
 
 from server.errors import RowwiseError
-from server.metrics import Metrics, VersionMetrics
 from server.protocol import PredictCodec, codec_for
+from server.request_counts import VersionRequests
 from server.web.derivatives import VERBS, choose_derivative, read_query
 from server.web.errors import LabelNotFound, NotOffered, PathNotFound
-from server.web.interfaces import Answer, Catalog, EntryPoint, ServedModel, Ticket
+from server.web.interfaces import Answer, EntryPoint, RequestMetrics, ServedModel, ServingCatalog, Ticket
 from server.web.paths import VerbPath, version_number
 from server.web.status import CLIENT_GONE, JSON, Reply, error_reply, internal_error_reply
 
@@ -35,7 +35,7 @@ _INSTEAD = {
 class Predictor:
     """Starts predictions against a catalog and counts how they end."""
 
-    def __init__(self, catalog: Catalog, metrics: Metrics, *, max_instances: int) -> None:
+    def __init__(self, catalog: ServingCatalog, metrics: RequestMetrics, *, max_instances: int) -> None:
         self._catalog = catalog
         self._metrics = metrics
         self._max_instances = max_instances
@@ -96,7 +96,7 @@ class Predictor:
         raise PathNotFound(f"':{path.verb[:40]}' is nothing that a model can be asked; use ':predict'")
 
 
-def labelled_version(catalog: Catalog, model: str, label: str) -> int:
+def labelled_version(catalog: ServingCatalog, model: str, label: str) -> int:
     """Return the newest version that carries a label. Errors: ModelNotFound, LabelNotFound."""
     records = catalog.versions(model)
     carrying = [record.version for record in records if label in record.labels]
@@ -116,7 +116,7 @@ class PredictCall:
         self._explain = explain
         self._ended = False
         #: None until a version is known; then every end is counted there.
-        self.metrics: VersionMetrics | None = None
+        self.metrics: VersionRequests | None = None
         self.codec: PredictCodec | None = None
         self.row_form = True
         #: None until admitted.
