@@ -54,11 +54,21 @@ class Differing:
 
     def filled(self, value: Any) -> tf.Tensor:
         """Return the padded tensor with one value in all of its padding."""
-        return tf.where(self.mask(), self.dense, tf.constant(value, self.dense.dtype))
+        return self._chosen(tf.constant(value, self.dense.dtype))
 
     def blank(self) -> tf.Tensor:
         """Return the padded tensor with zeros, false or empty strings as padding."""
-        return tf.where(self.mask(), self.dense, tf.zeros([], self.dense.dtype))
+        return self._chosen(tf.zeros([], self.dense.dtype))
+
+    def _chosen(self, padding: tf.Tensor) -> tf.Tensor:
+        if len(self.lengths) == 1 or self.lengths[0] is None or any(length is not None for length in self.lengths[1:]):
+            return tf.where(self.mask(), self.dense, padding)
+        # Element by element, the mask would be broadcast: five times slower for 64 x 30 vectors of 32 numbers.
+        vectors = tf.reshape(self.dense, tf.concat([[-1], tf.shape(self.dense)[2:]], 0))
+        is_there = tf.reshape(in_range(rows_in(self.dense, 1), self.lengths[0]), [-1])
+        blank = tf.fill(tf.shape(vectors), padding)
+        chosen = tf.reshape(tf.raw_ops.Select(condition=is_there, x=vectors, y=blank), tf.shape(self.dense))
+        return tf.ensure_shape(chosen, self.dense.shape)
 
     def flat(self) -> tf.Tensor:
         """Return the elements of all rows, one row after the other. Only the first dimension may differ."""

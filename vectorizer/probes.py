@@ -93,8 +93,8 @@ def make_probes(
 ) -> Probes:
     """Ask the function for its answer to each probe.
 
-    Errors: DeclarationError if one of ``examples`` does not fit the inputs; ProbeError if it raised on all, or does
-        not end on one that is not extreme.
+    Errors: DeclarationError if one of ``examples`` does not fit the inputs; ProbeError if it raised on all, does not
+        end on one that is not extreme, or gives another shape than it says.
     """
     rng = np.random.default_rng(seed)
     sorted_by: dict[str, list[Probe]] = {"answered": [], "refused": [], "unending": []}
@@ -132,6 +132,7 @@ def make_probes(
             outcome = "refused"
         else:
             slowest_s = max(slowest_s, time.monotonic() - started)
+            _check_shapes(function, example, answers)
         probe = Probe(example=example, lengths=lengths, answers=answers, kind=kind, label=label)
         sorted_by[outcome].append(probe)
     if not sorted_by["answered"]:
@@ -144,6 +145,16 @@ def make_probes(
         refused=tuple(sorted_by["refused"]),
         unending=tuple(sorted_by["unending"]),
     )
+
+
+def _check_shapes(function: ExampleFunction, example: Mapping[str, np.ndarray], answers: Sequence[np.ndarray]) -> None:
+    for name, said, answer in zip(function.output_names, function.concrete.outputs, answers, strict=True):
+        if not said.shape.is_compatible_with(answer.shape):
+            raise ProbeError(
+                f"{function.name}: output {name!r} has the shape {said.shape} by its graph, and on the example "
+                f"{shown(example)} it has {answer.shape}: something in the function states a shape (set_shape) that is "
+                "not always so. Keras' TextVectorization does, of one text alone: give it [text], and take row 0"
+            )
 
 
 def _interleaved(probes: Sequence[Probe]) -> list[Probe]:

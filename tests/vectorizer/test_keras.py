@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tests.vectorizer.oracle import spec
-from vectorizer import Vectorized, vectorize
+from vectorizer import ProbeError, Vectorized, vectorize
 
 layers = keras.layers
 RNG = np.random.default_rng(0)
@@ -74,3 +74,52 @@ def test_several_named_inputs_and_outputs() -> None:
     want = model({"a": x, "b": y})
     np.testing.assert_allclose(got["sum"], want["sum"], rtol=1e-5)
     np.testing.assert_array_equal(got["b"], y)
+
+
+TEXTS = np.array(["the cat sat on the mat", "", "a dog! ate, the cat", "fish", "the " * 9, "unheard of"], object)
+
+
+def words(**options: Any) -> Any:
+    layer = layers.TextVectorization(max_tokens=20, **options)
+    layer.adapt(TEXTS)
+    return layer
+
+
+def test_text_goes_in_as_it_is_typed_and_a_model_takes_it_apart_without_a_loop() -> None:
+    model = keras.Sequential(
+        [
+            layers.Input((1,), dtype="string"),
+            words(output_sequence_length=6),
+            layers.Embedding(20, 4),
+            layers.GlobalAveragePooling1D(),
+            layers.Dense(2),
+        ]
+    )
+    vectorized = vectorize(model, inputs={"text": spec(1, dtype=tf.string)}, buckets=(1, 4))
+    want = np.asarray(model(tf.constant(TEXTS[:, np.newaxis])))
+    for n in (1, 2, 6):
+        np.testing.assert_allclose(vectorized(text=TEXTS[:n, np.newaxis]), want[:n], rtol=1e-4, atol=1e-5)
+    assert (vectorized.certificate.loops_batched, vectorized.certificate.looped) == (0, ())
+
+
+def test_words_of_one_text_come_back_as_many_as_they_are_and_counted() -> None:
+    ids, counts = words(), words(output_mode="multi_hot")
+    vectorized = vectorize(
+        lambda text: {"ids": ids(text), "counts": counts(text)}, inputs={"text": spec(dtype=tf.string)}, buckets=(1, 4)
+    )
+    answers = vectorized(text=TEXTS)
+    for row, text in enumerate(TEXTS):
+        np.testing.assert_array_equal(answers["ids"][row], ids(text))
+        np.testing.assert_array_equal(answers["counts"][row], counts(text))
+    assert (vectorized.certificate.loops_batched, vectorized.certificate.looped) == (0, ())
+
+
+def test_shape_that_a_layer_states_and_does_not_keep_is_refused_with_what_to_write() -> None:
+    """Keras pads a text without words to nothing, and says that it is six long."""
+    layer = words(output_sequence_length=6)
+    inputs = {"text": spec(dtype=tf.string)}
+    with pytest.raises(ProbeError, match=r"shape \(6,\) by its graph.* it has \(0,\).* give it \[text\]"):
+        vectorize(lambda text: {"ids": layer(text)}, inputs=inputs, buckets=(2,))
+    vectorized = vectorize(lambda text: layer([text])[0], inputs=inputs, buckets=(4,))
+    np.testing.assert_array_equal(vectorized(text=TEXTS[:4]), layer(TEXTS[:4]))
+    assert vectorized.certificate.loops_batched == 0

@@ -52,6 +52,7 @@ from vectorizer._pfor.registry import (
     wrap_differing,
 )
 from vectorizer._pfor.values import differing, list_content, n_rows, wrap, wrap_list
+from vectorizer._pfor.whole_slices import whole_slices
 from vectorizer.checks import checks_in
 from vectorizer.conversions import Conversion, ConversionLog
 from vectorizer.differing import Differing
@@ -86,10 +87,17 @@ def _inline_call(func: Any, converter: Any, inputs: Sequence[Any], n_outputs: in
     first = _ops.get_default_graph().num_operations()
     if _bodies:
         _convert_variants(graph, converter)
+    _leave_out(graph, converter)
     for check in checks_in(graph.get_operations(), called_graphs):
         converter._convert_helper(check.outputs[0] if check.outputs else check)
     made = [converter._convert_helper(output) for output in graph.outputs[:n_outputs]]
     return [_after(value, _checks_since(first)) for value in made]
+
+
+def _leave_out(graph: Any, converter: Any) -> None:
+    """Take for the result of a slice that changes nothing what it is a slice of: its ends are then never converted."""
+    for before, after in whole_slices(graph):
+        converter._add_conversion(after, converter._convert_helper(before))
 
 
 def _checks_since(first: int) -> list[Any]:
@@ -262,6 +270,7 @@ def convert_rows(
             converter._add_conversion(inner, _stock.wrap(captured(inner, capture), False))
         first = _ops.get_default_graph().num_operations()
         try:
+            _leave_out(graph, converter)
             for check in checks_in(graph.get_operations(), called_graphs):
                 converter._convert_helper(check.outputs[0] if check.outputs else check)
             made = [

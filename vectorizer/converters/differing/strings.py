@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import Converter, not_for_these, same_op, wrap, wrap_differing
+from vectorizer._pfor import Converter, not_for_these, rows_of, same_op, wrap, wrap_differing
 from vectorizer.converters.differing.operands import operand, rank_of, require, reshaped_rows
 from vectorizer.differing import Differing, from_flat, longest, resized, rows_in
 
@@ -28,7 +28,9 @@ def _split(pfor_input: Any) -> Any:
         flat = strings.flat()
     if pfor_input.inputs[1].is_stacked:
         not_for_these("the separator depends on the example")
-    places, tokens, _ = same_op(pfor_input, [flat, pfor_input.inputs[1].t])
+    places, tokens, shape = same_op(pfor_input, [flat, pfor_input.inputs[1].t])
+    if strings.lengths[0] is None and rows_in(strings.dense, 1) == 1:
+        return _split_of_one(pfor_input, places, tokens, shape[1])
     row = tf.gather(tf.repeat(tf.range(rows), n_strings), places[:, 0])
     n_tokens = tf.math.unsorted_segment_sum(tf.ones_like(row), row, rows)
     firsts = tf.cumsum(tf.cast(n_strings, tf.int64), exclusive=True)
@@ -39,6 +41,27 @@ def _split(pfor_input: Any) -> Any:
         wrap_differing(from_flat(own_places, n_tokens), outputs[0].shape),
         wrap_differing(from_flat(tokens, n_tokens), outputs[1].shape),
         wrap(tf.stack([tf.cast(n_strings, tf.int64), widest], 1), stacked=True),
+    ]
+
+
+def _split_of_one(pfor_input: Any, places: tf.Tensor, tokens: tf.Tensor, width: tf.Tensor) -> Any:
+    """Take each row's one string for a row of the batch: the op has put the tokens in their places.
+
+    Shapes: places [tokens, 2], tokens [tokens], width []; the results as of ``_split``.
+    """
+    rows = rows_of(pfor_input)
+    sizes = tf.stack([rows, tf.maximum(width, 1)])
+    dense = tf.raw_ops.SparseToDense(
+        sparse_indices=places, output_shape=sizes, sparse_values=tokens, default_value="", validate_indices=False
+    )
+    n_tokens = tf.math.unsorted_segment_sum(tf.ones_like(places[:, 0], tf.int32), places[:, 0], rows)
+    place = tf.range(sizes[1])[tf.newaxis, :, tf.newaxis] * tf.constant([0, 1], tf.int64)
+    place = tf.broadcast_to(place, [rows, *tf.unstack(tf.shape(place))[1:]])
+    each = tf.ones([rows], tf.int64)
+    return [
+        wrap_differing(Differing(place, (n_tokens, None)), pfor_input.outputs[0].shape),
+        wrap_differing(Differing(tf.ensure_shape(dense, [rows, None]), (n_tokens,)), pfor_input.outputs[1].shape),
+        wrap(tf.stack([each, tf.cast(n_tokens, tf.int64)], 1), stacked=True),
     ]
 
 
