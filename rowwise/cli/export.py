@@ -88,22 +88,12 @@ def _export_target(text: str, options: dict[str, Any], directory: Path) -> None:
         view.show(Stage(name="trace"))
         _load_tensorflow()
         from server.errors import RowwiseError
-        from vectorizer import VectorizerError, export_saved_model, vectorize
+        from vectorizer import VectorizerError, export_saved_model
 
         try:
             declaration = declared(load_target(text), options, Path(scratch))
-            source = declaration.source
-            vectorized = vectorize(
-                declaration.function,
-                inputs=declaration.inputs,
-                buckets=declaration.buckets,
-                lengths=declaration.lengths,
-                allow_looped=declaration.spec.allow_looped,
-                tolerance=declaration.spec.tolerance,
-                examples=declaration.examples,
-                progress=lambda stage, done, total: view.show(Stage(name=stage, done=done, total=total)),
-                name=source.name if source is not None else None,
-                lines=source.lines if source is not None else None,
+            vectorized = declaration.vectorized(
+                progress=lambda stage, done, total: view.show(Stage(name=stage, done=done, total=total))
             )
             export_saved_model(vectorized, directory, owner=declaration.owner)
         except (VectorizerError, RowwiseError, ValueError) as error:

@@ -29,7 +29,7 @@ from server.build.footprint import Footprint, variables_bytes
 from server.build.forms import save_forms
 from server.build.measure import measure
 from server.build.served_check import ServedCheck, check_served
-from vectorizer import Derivative, Vectorized, vectorize
+from vectorizer import Vectorized
 
 __all__ = ["Report", "build_artifact"]
 
@@ -43,22 +43,7 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
     Errors: the vectorizer's errors; BuildFailed if a bucket runs in no execution mode.
     """
     spec = declaration.spec
-    source = declaration.source
-    vectorized = vectorize(
-        declaration.function,
-        inputs=declaration.inputs,
-        buckets=declaration.buckets,
-        lengths=declaration.lengths,
-        allow_looped=spec.allow_looped,
-        tolerance=spec.tolerance,
-        random=spec.random,
-        examples=declaration.examples,
-        derivatives=[Derivative(**derivative.model_dump()) for derivative in spec.derivatives],
-        partitioned=True,
-        progress=report,
-        name=source.name if source is not None else None,
-        lines=source.lines if source is not None else None,
-    )
+    vectorized = declaration.vectorized(partitioned=True, progress=report)
     entries = entry_points(vectorized, keeps_all_buckets=spec.buckets != "auto")
     scratch = output / "candidates"
     report("measure", 0, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,16 @@ from server.spec import InputSpec, ModelSpec
 from vectorizer import (
     AUTO_BUCKETS,
     BatchFunction,
+    Derivative,
     Length,
     SavedSource,
+    Vectorized,
     VectorizerError,
     has_batch_dimension,
     has_objects,
     load_signature,
     saved_source,
+    vectorize,
 )
 
 __all__ = [
@@ -63,6 +66,26 @@ class Declaration:
         while powers[-1:] == [AUTO_BUCKETS[-1]] and powers[-1] * 2 < most:
             powers.append(powers[-1] * 2)
         return (*powers, most)
+
+    def vectorized(
+        self, *, partitioned: bool = False, progress: Callable[[str, int, int], None] | None = None
+    ) -> Vectorized:
+        """Vectorize and check as it is declared; options as of ``vectorize``. Errors: VectorizerError."""
+        return vectorize(
+            self.function,
+            inputs=self.inputs,
+            buckets=self.buckets,
+            lengths=self.lengths,
+            allow_looped=self.spec.allow_looped,
+            tolerance=self.spec.tolerance,
+            random=self.spec.random,
+            examples=self.examples,
+            derivatives=[Derivative(**derivative.model_dump()) for derivative in self.spec.derivatives],
+            partitioned=partitioned,
+            progress=progress,
+            name=None if self.source is None else self.source.name,
+            lines=None if self.source is None else self.source.lines,
+        )
 
 
 def declaration_of_function(function: Any, module: Any, spec: ModelSpec) -> Declaration:

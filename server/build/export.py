@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
@@ -14,16 +15,26 @@ __all__ = ["export_artifact"]
 
 
 def export_artifact(artifact: Path, directory: Path) -> None:
-    """Write the graphs that an artifact serves predictions with as a SavedModel, variables once.
+    """Write the graphs that an artifact serves as a SavedModel, variables once: predictions, and derivatives by name.
 
     The graphs are those that the builder chose: a bucket that is fastest compiled by XLA needs a TensorFlow with XLA.
     Errors: OSError; ValueError if the artifact is damaged or ``directory`` holds something.
     """
     manifest = Manifest.read(artifact)
     loaded = tf.saved_model.load(str(artifact / SAVED_MODEL_DIR))
-    axes = {axis.name: axis for axis in _axes(manifest.signature)}
-    entry = BatchedGraphs(
-        inputs=_inputs(manifest.signature),
+    # The first is the one whose buckets are signatures too.
+    names = [PREDICT, *(name for name in manifest.entries if name != PREDICT)]
+    entries = {
+        "serving_default" if name == PREDICT else name: _batched_graphs(manifest, name, loaded) for name in names
+    }
+    save_batched_graphs(entries, directory)
+
+
+def _batched_graphs(manifest: Manifest, name: str, loaded: Any) -> BatchedGraphs:
+    signature = manifest.signature_of(name)
+    axes = {axis.name: axis for axis in _axes(signature)}
+    return BatchedGraphs(
+        inputs=_inputs(signature),
         axes=tuple(axes.values()),
         outputs=tuple(
             Output(
@@ -31,15 +42,14 @@ def export_artifact(artifact: Path, directory: Path) -> None:
                 dtype=tf.as_dtype(tensor.dtype),
                 dims=tuple(axes.get(dim) if isinstance(dim, str) else dim for dim in tensor.shape),
             )
-            for tensor in manifest.signature.outputs
+            for tensor in signature.outputs
         ),
         graphs={
             Bucket(rows=graph.rows, lengths=graph.lengths): loaded.signatures[graph.signature]
-            for graph in manifest.entries[PREDICT]
+            for graph in manifest.entries[name]
         },
         owners=(loaded,),
     )
-    save_batched_graphs({"serving_default": entry}, directory)
 
 
 def _inputs(signature: ModelSignature) -> dict[str, tf.TensorSpec]:

@@ -22,6 +22,7 @@ import tensorflow as tf
 
 INPUTS = {"x": tf.TensorSpec([4], tf.float32)}
 WEIGHTS = tf.Variable([[1.0, 2.0]] * 4)
+SPEC = {"derivatives": [{"kind": "jacobian"}]}
 
 
 def predict(x):
@@ -44,12 +45,20 @@ def check_any_rows(directory: Path) -> None:
         np.testing.assert_allclose(got["scores"], X[:n].sum(axis=1)[:, None] * [1.0, 2.0])
 
 
+def check_jacobian(directory: Path) -> None:
+    loaded = tf.saved_model.load(str(directory))
+    (jacobian,) = loaded.signatures["jacobian"](x=tf.constant(X)).values()
+    one = np.array([[1] * 4, [2] * 4], np.float32)
+    np.testing.assert_array_equal(jacobian, np.broadcast_to(one, (5, 2, 4)))
+
+
 def test_a_function_is_exported(run: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "scorer.py").write_text(SOURCE)
     answer = run(f"{tmp_path}/scorer.py:predict", tmp_path / "out", "--bucket", 1, "--bucket", 3)
     assert answer.exit_code == 0, answer.output
     assert answer.stdout == f"wrote {tmp_path}/out\n"
     check_any_rows(tmp_path / "out")
+    check_jacobian(tmp_path / "out")
 
     again = run(f"{tmp_path}/scorer.py:predict", tmp_path / "out", "--bucket", 1)
     assert again.exit_code == 1
@@ -64,6 +73,7 @@ def test_a_model_in_a_store_is_exported_while_a_server_has_it_open(run: Callable
 
         version = store.create_version("scorer", {}).version
         spec = {"inputs": {"x": {"dtype": "float32", "shape": [4]}}, "buckets": [1, 3]}
+        spec["derivatives"] = [{"kind": "jacobian", "wrt": ["x"]}]
         build_artifact(
             declaration_of_function(
                 lambda x: {"scores": tf.tensordot(x, WEIGHTS, 1)}, None, ModelSpec.model_validate(spec)
@@ -80,6 +90,7 @@ def test_a_model_in_a_store_is_exported_while_a_server_has_it_open(run: Callable
         missing = run("scorer", tmp_path / "other", "--store", tmp_path / "store", "--version", 7)
         assert "has no version 7" in missing.stderr
     check_any_rows(tmp_path / "out")
+    check_jacobian(tmp_path / "out")
 
 
 def test_options_of_a_registration_do_not_go_with_a_stored_model(run: Callable[..., Any], tmp_path: Path) -> None:
