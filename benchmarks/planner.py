@@ -66,7 +66,7 @@ _SEEDS = (5, 6, 7)
 
 
 def _costs(curve: str) -> CostTable:
-    return CostTable({rows: cost * _US for rows, cost in _CURVES[curve].items()})
+    return CostTable({rows: cost * _US for rows, cost in _CURVES[curve].items()}).prepare()
 
 
 def _regrets(n_rows: int) -> dict[tuple[str, str, float], dict[str, float]]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from server.artifact import PREDICT
-from server.batching import Batcher, CostTable, Group, Observer, QueueLimits, Quota
+from server.batching import Batcher, CostDrift, CostTable, Group, Observer, QueueLimits, Quota, Share
 from server.derivatives import ServedDerivative
 from server.engine import EngineThread, LoadedModel
 from server.serving import ServedModel
@@ -56,6 +57,8 @@ class Host:
         self._observer = observer
         self._loading = ThreadPoolExecutor(1, thread_name_prefix="rowwise-load")
         self._timer: asyncio.TimerHandle | None = None
+        #: By model: all of its versions have one share of the executor's time.
+        self._shares: dict[str, Share] = {}
         #: Versions whose groups are attached to the engine.
         self._hosted: list[Hosted] = []
 
@@ -98,16 +101,19 @@ class Host:
         batch_limit: int | None,
     ) -> Hosted:
         """Load and warm an artifact and make it ready to answer. Errors: ArtifactRefused; LoadFailed."""
-        loaded = await self._loop.run_in_executor(self._loading, partial(_load, artifact, batch_limit))
+        loaded, costs = await self._loop.run_in_executor(self._loading, partial(_load, artifact, batch_limit))
         quota = Quota(queue_rows)
+        share = self._shares.setdefault(name, Share())
         groups: dict[str, dict[tuple[int, ...], Group]] = {}
         for (entry, lengths), runner in loaded.groups.items():
             group = Group(
                 GroupKey(name, version, entry, lengths),
-                CostTable({rows: cost_s + _HAND_OVER_S for rows, cost_s in runner.costs_s.items()}),
+                costs[entry, lengths],
                 label=f"model {name!r} version {version}" + ("" if entry == PREDICT else f" ({entry})"),
                 quota=quota,
+                share=share,
             )
+            group.drift = CostDrift(group.costs.by_bucket, partial(self._costs_changed, group))
             self._engine.attach(group, runner)
             groups.setdefault(entry, {})[lengths] = group
         handles = {
@@ -141,6 +147,8 @@ class Host:
         for group in hosted.groups:
             self._engine.detach(group)
         self._hosted.remove(hosted)
+        if all(other.model.name != hosted.model.name for other in self._hosted):
+            del self._shares[hosted.model.name]
         await self._loop.run_in_executor(self._loading, hosted.loaded.close)
 
     async def drain(self) -> None:
@@ -155,6 +163,17 @@ class Host:
             self._timer.cancel()
         await self._loop.run_in_executor(None, self._engine.stop)
         self._loading.shutdown(wait=False, cancel_futures=True)
+
+    def _costs_changed(self, group: Group, costs_s: Mapping[int, float]) -> None:
+        """Work out the rules for the new costs beside the event loop, and plan with them once they are there."""
+
+        def work_out() -> None:
+            costs = CostTable(costs_s).prepare()
+            with contextlib.suppress(RuntimeError):  # the event loop is closed: nothing is planned any more
+                self._loop.call_soon_threadsafe(self.batcher.recost, group, costs)
+
+        with contextlib.suppress(RuntimeError):  # the same, seen earlier
+            self._loading.submit(work_out)
 
     def _defer(self, function: object) -> None:
         self._loop.call_soon(self._end_of_tick, function)
@@ -175,7 +194,11 @@ class Host:
             self._timer = self._loop.call_at(max(wakeup_s, self._clock() + _TIMER_SLACK_S), self._expire)
 
 
-def _load(artifact: Path, batch_limit: int | None) -> LoadedModel:
+def _load(artifact: Path, batch_limit: int | None) -> tuple[LoadedModel, dict[tuple[str, tuple[int, ...]], CostTable]]:
     load_tensorflow()
     with notices_held():
-        return LoadedModel.load(artifact, batch_limit=batch_limit)
+        loaded = LoadedModel.load(artifact, batch_limit=batch_limit)
+    return loaded, {
+        group: CostTable({rows: cost_s + _HAND_OVER_S for rows, cost_s in runner.costs_s.items()}).prepare()
+        for group, runner in loaded.groups.items()
+    }

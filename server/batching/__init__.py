@@ -8,6 +8,7 @@ from __future__ import annotations
 from server.batching.admission import QueueLimits
 from server.batching.batcher import Batcher
 from server.batching.costs import CostTable
+from server.batching.drift import CostDrift
 from server.batching.errors import (
     BatchingError,
     Cancelled,
@@ -25,12 +26,14 @@ from server.batching.isolate import Isolated, RowErrors, isolate
 from server.batching.items import Batch, Item, Part, Span
 from server.batching.plan import Dispatch, Idle, Policy, Reason, Waiting, WaitUntil, plan
 from server.batching.queue import Group, Quota
+from server.batching.shares import Share
 
 __all__ = [
     "Batch",
     "Batcher",
     "BatchingError",
     "Cancelled",
+    "CostDrift",
     "CostTable",
     "DeadlineExceeded",
     "Dispatch",
@@ -52,6 +55,7 @@ __all__ = [
     "Reason",
     "Refused",
     "RowErrors",
+    "Share",
     "Span",
     "TooManyRows",
     "WaitUntil",

@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from server.batching import admission
 from server.batching.admission import QueueLimits
+from server.batching.costs import CostTable
 from server.batching.errors import Cancelled, ExecutionFailed
 from server.batching.idleness import Idleness
 from server.batching.interfaces import Executor, Observer
@@ -28,6 +29,7 @@ from server.batching.items import Batch, Item, Part
 from server.batching.observing import GuardedObserver, NullObserver
 from server.batching.plan import Dispatch, Policy, WaitUntil, plan
 from server.batching.queue import Group, Quota
+from server.batching.shares import Shares
 from server.errors import RowwiseError
 
 __all__ = ["Batcher"]
@@ -58,6 +60,7 @@ class Batcher:
         self._active: dict[Group, None] = {}
         #: Batches that were started and have not finished, by id.
         self._running: dict[int, Batch] = {}
+        self._shares = Shares()
         self._n_batches = 0
         self._n_waiting = 0
         #: Least seconds of execution that the waiting rows need: each at its group's best throughput.
@@ -110,6 +113,10 @@ class Batcher:
 
         if not group.n_items:
             self._active[group] = None
+        share = group.share
+        if not share.n_waiting:
+            self._shares.enter(share)
+        share.n_waiting += n_rows
         group.push(item)
         quota.n_rows += n_rows
         self._n_waiting += n_rows
@@ -154,7 +161,11 @@ class Batcher:
         """
         del self._running[batch.id]
         batch.finished_s = self._clock()
-        batch.group.n_running -= 1
+        group, took_s = batch.group, batch.finished_s - batch.dispatched_s
+        group.n_running -= 1
+        group.share.used_s += took_s - batch.predicted_s
+        if error is None and group.drift is not None:
+            group.drift.ran(batch.bucket, took_s)
         with self._call:
             failed = [] if error is None else self._execution_failed(batch, error)
             try:
@@ -209,6 +220,16 @@ class Batcher:
                 for item in ended:
                     self._answer(item)
 
+    def recost(self, group: Group, costs: CostTable) -> None:
+        """Plan with other costs of the same buckets from now on."""
+        with self._call:
+            self._backlog_s += group.n_rows * (costs.row_s - group.costs.row_s)
+            group.costs = costs
+            if group.drift is not None:
+                group.drift.adopted()
+            for item in self._drop_late(self._clock()):
+                self._answer(item)
+
     def _check_deadline(self, item: Item, now_s: float) -> None:
         """Raise if ``item`` can't be answered in time. Asked only when its deadline is near for what waits."""
         costs, margin = item.group.costs, self._policy.cost_margin
@@ -235,7 +256,10 @@ class Batcher:
         """Carry out one decision of the planner. False: there is nothing to start now."""
         now_s = self._clock()
         late = self._drop_late(now_s) if now_s >= self._alarm_s else []
-        decision = plan(self._active, self._policy, now_s, self._executor.free())
+        for group in self._active:
+            group.observe(now_s)
+        n_free = self._executor.free()
+        decision = plan(self._active, self._policy, now_s, n_free, n_executors=max(1, n_free + len(self._running)))
         if isinstance(decision, Dispatch):
             group = decision.queue
             while group.due_s < decision.give_up_before_s:
@@ -250,7 +274,6 @@ class Batcher:
 
     def _start(self, decision: Dispatch[Group], now_s: float) -> None:
         group, bucket = decision.queue, decision.bucket
-        group.arrivals.update(now_s)
         n_before = group.n_rows
         spans = group.take(bucket, by_deadline=decision.by_deadline)
         n_rows = n_before - group.n_rows
@@ -268,6 +291,7 @@ class Batcher:
         )
         self._running[batch.id] = batch
         group.n_running += 1
+        self._shares.charge(group.share, batch.predicted_s)
         self._observer.dispatched(batch)
         try:
             self._executor.start(batch)
@@ -346,6 +370,7 @@ class Batcher:
         """Account for rows that no longer wait."""
         assert group.quota is not None
         group.quota.n_rows -= n_rows
+        group.share.n_waiting -= n_rows
         self._n_waiting -= n_rows
         self._backlog_s -= n_rows * group.costs.row_s
         if not group.n_items:

@@ -1,20 +1,17 @@
 """What each bucket costs, and which bucket to run for a given number of waiting rows.
 
-With ``w`` rows waiting, running bucket ``b`` makes all ``w`` rows wait ``cost(b)`` and leaves ``w - b``. It also
-makes those wait who arrive before the queue is clear, ``v`` of them. The least total waiting is therefore
+With ``w`` rows waiting and nobody else to come, running bucket ``b`` makes all ``w`` rows wait ``cost(b)`` and leaves
+``w - b``. The least total waiting is therefore
 
-    f(0) = 0,    f(w) = min over buckets b of  cost(b) * (w + v) + f(w - min(b, w))
+    f(0) = 0,    f(w) = min over buckets b of  cost(b) * w + f(w - min(b, w))
 
-and the minimizing ``b`` is the decision for ``w``. Without arrivals it spares the rows at hand; the more of them
-come, the more it is throughput that counts, since what is saved now is saved for all who follow: in virtual time, at
-95 % load, an LSTM waits 26 ms instead of 53 and an MLP 249 us instead of 445, and 4 % is lost at worst
-(benchmarks/planner.py). It weighs padding up (``b > w``), batching down (``b < w``, the rest goes next) and
-splitting against each other by what they cost, and it asks nothing of the costs: a bucket that is slower than a
-larger one is simply never chosen.
+and the minimizing ``b`` is the decision for ``w``. It weighs padding up (``b > w``), batching down (``b < w``, the rest
+goes next) and splitting against each other by what they cost, and it asks nothing of the costs: a bucket that is slower
+than a larger one is simply never chosen. While rows keep arriving it is throughput that counts, the more so the more
+of them come; then the rules of ``under_load`` hold, once they have been prepared.
 
-There is a table of decisions for each power of two of ``v``, and each grows as larger ``w`` are asked for, up to
-``_TABLE_SPAN`` times the largest bucket. Beyond it the answer is the bucket with the least cost per row: in a queue
-that long, throughput is what counts.
+The table grows as larger ``w`` are asked for, up to ``_TABLE_SPAN`` times the largest bucket. Beyond it the answer is
+the bucket with the least cost per row: in a queue that long, throughput is what counts.
 """
 
 from __future__ import annotations
@@ -22,13 +19,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from server.batching.under_load import LoadRules
+
 __all__ = ["CostTable"]
 
 #: Where the table ends, in largest buckets. Measured on the cost curves of an MLP, an LSTM and three made-up
 #: shapes, queues of up to 1,280 rows: total waiting is at most 0.75 % over the optimum with 8, 3.8 % with 4.
 _TABLE_SPAN = 8
-#: Fewer arrivals than this count as none.
-_FEWEST_ARRIVALS = 4.0
 
 
 class CostTable:
@@ -40,10 +37,12 @@ class CostTable:
 
     __slots__ = (
         "_costs",
-        "_densest",
+        "_densest_s",
+        "_rules",
+        "_table",
         "_table_rows",
-        "_tables",
         "buckets",
+        "densest",
         "quickest_s",
         "row_s",
     )
@@ -62,32 +61,47 @@ class CostTable:
         #: Seconds for one call of the cheapest bucket: the least time in which any row can be answered.
         self.quickest_s = min(self._costs.values())
         #: Seconds for each row when the bucket with the best throughput runs full.
-        self.row_s, self._densest = min((cost_s / bucket, bucket) for bucket, cost_s in self._costs.items())
+        self.row_s, self.densest = min((cost_s / bucket, bucket) for bucket, cost_s in self._costs.items())
+        self._densest_s = self._costs[self.densest]
         self._table_rows = _TABLE_SPAN * self.buckets[-1]
-        #: By the number of rows that arrive meanwhile: 0 or a power of two.
-        self._tables: dict[int, _Table] = {0: _Table(self._costs, 0)}
+        self._table = _Table(self._costs)
+        #: None until ``prepare`` was called.
+        self._rules: LoadRules | None = None
+
+    def prepare(self) -> CostTable:
+        """Work out the rules for queues under load, which takes some 40 ms; return the table itself."""
+        self._rules = LoadRules(self._costs)
+        return self
 
     def cost(self, bucket: int) -> float:
         """Return the seconds of one call of ``bucket``. Errors: KeyError if it is not one of ``buckets``."""
         return self._costs[bucket]
 
-    def best(self, n_waiting: int, n_arriving: float = 0.0) -> int:
+    @property
+    def by_bucket(self) -> Mapping[int, float]:
+        """Seconds of one call, by bucket."""
+        return self._costs
+
+    def best(self, n_waiting: int, load: float = 0.0) -> int:
         """Return the bucket to run now when ``n_waiting`` (at least 1) rows of the group wait.
 
-        ``n_arriving``: rows that are expected to arrive before those have all run.
+        ``load``: what arrives, as a share of the best throughput.
         """
-        if n_waiting > self._table_rows:
-            return self._densest
-        level = 0 if n_arriving < _FEWEST_ARRIVALS else 1 << round(math.log2(min(n_arriving, self._table_rows)))
-        table = self._tables.get(level)
-        if table is None:
-            table = self._tables[level] = _Table(self._costs, level)
-        return table.bucket_for(n_waiting)
+        rules = self._rules
+        if rules is not None:
+            level = rules.level(load)
+            if level is not None:
+                return rules.bucket(level, n_waiting) if n_waiting <= rules.most_rows else self.densest
+        return self._table.bucket_for(n_waiting) if n_waiting <= self._table_rows else self.densest
 
     def clear_s(self, n_waiting: int) -> float:
-        """Return the seconds until ``n_waiting`` rows have all run on one executor that does nothing else."""
-        last = min(n_waiting, self._table_rows)
-        return self._tables[0].clear_s(last) + (n_waiting - last) * self.row_s
+        """Return seconds in which ``n_waiting`` rows can all have run on one executor that does nothing else.
+
+        A bound on the least time, at no more cost than a few multiplications: all in the quickest bucket, or all in
+        the densest one, the last of them padded.
+        """
+        quickest_s, densest_s = n_waiting * self.quickest_s, n_waiting * self.row_s + self._densest_s
+        return quickest_s if quickest_s < densest_s else densest_s
 
     def best_within(self, n_waiting: int, budget_s: float) -> int | None:
         """Return the bucket with the least cost per row among those that take at most ``budget_s`` seconds.
@@ -104,17 +118,15 @@ class CostTable:
 
 
 class _Table:
-    """Decisions for one number of arriving rows. Entry ``w`` of each list is about ``w`` waiting rows."""
+    """Decisions for rows that nobody follows. Entry ``w`` of each list is about ``w`` waiting rows."""
 
-    __slots__ = ("_bucket_for", "_clear_s", "_costs", "_flow_s", "_n_arriving")
+    __slots__ = ("_bucket_for", "_costs", "_flow_s")
 
-    def __init__(self, costs: Mapping[int, float], n_arriving: int) -> None:
+    def __init__(self, costs: Mapping[int, float]) -> None:
         self._costs = costs
-        self._n_arriving = n_arriving
-        #: The bucket to run first, the total waiting f(w), and the time until all have run.
+        #: The bucket to run first, and the total waiting f(w).
         self._bucket_for = [0]
         self._flow_s = [0.0]
-        self._clear_s = [0.0]
 
     def bucket_for(self, n_waiting: int) -> int:
         """Return the bucket to run first."""
@@ -122,21 +134,14 @@ class _Table:
             self._extend(n_waiting)
         return self._bucket_for[n_waiting]
 
-    def clear_s(self, n_waiting: int) -> float:
-        """Return the seconds until all have run."""
-        if n_waiting >= len(self._clear_s):
-            self._extend(n_waiting)
-        return self._clear_s[n_waiting]
-
     def _extend(self, last: int) -> None:
         """Fill the table up to entry ``last``. Equal waiting goes to the smaller bucket, which pads less."""
-        costs, n_arriving = self._costs, self._n_arriving
-        buckets, flows, clears = self._bucket_for, self._flow_s, self._clear_s
+        costs = self._costs
+        buckets, flows = self._bucket_for, self._flow_s
         for rows in range(len(buckets), last + 1):
             flow_s, bucket = min(
-                (cost_s * (rows + n_arriving) + (flows[rows - bucket] if bucket < rows else 0.0), bucket)
+                (cost_s * rows + (flows[rows - bucket] if bucket < rows else 0.0), bucket)
                 for bucket, cost_s in costs.items()
             )
             buckets.append(bucket)
             flows.append(flow_s)
-            clears.append(costs[bucket] + (clears[rows - bucket] if bucket < rows else 0.0))

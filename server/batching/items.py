@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from server.batching.queue import Group
     from server.errors import RowwiseError
 
-__all__ = ["Batch", "Item", "Part", "Span"]
+__all__ = ["PRIORITY", "Batch", "Item", "Part", "Span"]
+
+#: Priority of an item that names none; a lower number goes first.
+PRIORITY = 5
 
 #: Rows ``start`` up to ``stop`` of an item, inside a batch.
 Span = tuple["Item", int, int]
@@ -24,7 +27,8 @@ class Item:
     """One request's rows of one group.
 
     ``payload`` is the caller's own; the core never looks at it. Times are readings of the batcher's clock, in
-    seconds; ``deadline_s`` None means that the item may wait as long as it takes.
+    seconds; ``deadline_s`` None means that the item may wait as long as it takes. Of two items the one with the lower
+    ``priority`` goes first, within the bounds that ``queue`` tells.
     ``on_done`` is called exactly once for an admitted item, on the thread that drives the batcher. By then
     ``error`` is set, or ``parts`` cover the rows from 0 to ``n_rows`` in order.
     """
@@ -42,6 +46,7 @@ class Item:
         "on_done",
         "parts",
         "payload",
+        "priority",
     )
 
     def __init__(
@@ -53,6 +58,7 @@ class Item:
         arrived_s: float,
         deadline_s: float | None,
         on_done: Callable[[Item], None],
+        priority: int = PRIORITY,
     ) -> None:
         self.group = group
         self.n_rows = n_rows
@@ -60,6 +66,7 @@ class Item:
         self.arrived_s = arrived_s
         self.deadline_s = deadline_s
         self.on_done = on_done
+        self.priority = priority
         #: ``deadline_s``, or infinity.
         self.due_s = math.inf if deadline_s is None else deadline_s
         #: First row that no batch has taken. ``n_rows`` when no row waits; written by the group's queue.

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 Requests wait in *queues*, one for each group (model version, entry point, padded lengths), because only rows
 of one group can share a batch. Whenever an executor is free the batcher asks ``plan`` what to start. The
-answer is a value, a pure function of the arguments: no clock, no randomness, no hidden state. Four rules make it.
+answer is a value, a pure function of the arguments: no clock, no randomness, no hidden state. Five rules make it.
 
 1. *Never idle by choice.* A free executor and a waiting row give a ``Dispatch``. Nothing is ever held back in
    the hope that more rows come: while a batch runs the next one gathers by itself, so that batches grow with
@@ -12,8 +12,7 @@ answer is a value, a pure function of the arguments: no clock, no randomness, no
 
 2. *Oldest first.* The queue whose head arrived first is served, and a batch takes the rows of its queue in
    order of arrival. Whatever came earlier is at the head sooner, so no queue starves, however many there are.
-   The bucket is the one that makes the waiting rows of that queue, and those that will have arrived before it is
-   clear, wait least in total (``CostTable.best``).
+   The bucket is the one that makes all callers wait least in total, at the load that is seen (``CostTable.best``).
 
 3. *Earliest deadline first, once deadlines are in danger.* If the time to clear everything that waits ends
    before the nearest deadline, any order meets all deadlines and rule 2 stands. Otherwise the queue with the
@@ -27,7 +26,11 @@ answer is a value, a pure function of the arguments: no clock, no randomness, no
    weigh less, the late rows are given up (the batcher answers them with an error, unexecuted) and the best
    bucket runs with the others.
 
-A queue is seen through six facts (``Waiting``), and a decision looks at each queue once. With one model under
+5. *No model's flood starves another.* Rules 2 to 4 choose between the queues of the models that have had little of the
+   executor's time; one that has had ``fair_within_s`` more than another whose rows wait is passed over (``Share``).
+   Deadlines don't change this: who sends more than can be served has them all in danger, always.
+
+A queue is seen through a few facts (``Waiting``), and a decision looks at each queue once. With one model under
 ordinary load that is one table look-up.
 
 The batcher keeps one precondition: rows that even the quickest bucket can't finish in time were taken out
@@ -37,12 +40,13 @@ before ``plan`` is asked.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 from server.batching.costs import CostTable
+from server.batching.shares import Share
 
 __all__ = ["Dispatch", "Idle", "Policy", "Reason", "WaitUntil", "Waiting", "plan"]
 
@@ -67,8 +71,12 @@ class Waiting(Protocol):
         """The nearest deadline of a waiting item; infinity if none has one."""
 
     @property
-    def arrival_rows_s(self) -> float:
-        """Rows a second that have come in lately."""
+    def load(self) -> float:
+        """What has arrived lately, as a share of what one executor could run."""
+
+    @property
+    def share(self) -> Share:
+        """The execution time that its model has had."""
 
     def rows_due_before(self, limit_s: float) -> int:
         """Count the waiting rows whose deadline is before ``limit_s``. Asked only when a deadline is in danger."""
@@ -83,13 +91,18 @@ class Policy:
 
     ``cost_margin``: measured costs times this are what a deadline must leave room for. 1.0 takes the median as
     it is. Higher answers fewer requests late and refuses more that would have been in time.
+    ``fair_within_s``: how much more execution time a model may have had than another whose rows wait. Longer keeps
+    nearer to the order of arrival, shorter makes a flood felt less by the callers of other models.
     """
 
     cost_margin: float = 1.0
+    fair_within_s: float = 5e-3
 
     def __post_init__(self) -> None:
         if not (self.cost_margin > 0 and math.isfinite(self.cost_margin)):
             raise ValueError(f"cost_margin is {self.cost_margin!r}: expected a positive number")
+        if not self.fair_within_s >= 0:
+            raise ValueError(f"fair_within_s is {self.fair_within_s!r}: expected a number of at least 0")
 
 
 class Reason(StrEnum):
@@ -139,33 +152,50 @@ _IDLE = Idle()
 
 
 def plan(
-    queues: Iterable[QueueT], policy: Policy, now_s: float, free_executors: int
+    queues: Collection[QueueT], policy: Policy, now_s: float, free_executors: int, *, n_executors: int = 1
 ) -> Dispatch[QueueT] | WaitUntil | Idle:
     """Decide what one free executor starts at ``now_s``. Same arguments, same decision.
 
     ``queues`` are those with waiting rows; among equals the first wins. Ask again for each free executor.
+    ``n_executors``: free or not.
     """
     margin = policy.cost_margin
     if free_executors < 1:
         wakeup_s = min((queue.due_s - margin * queue.costs.quickest_s for queue in queues), default=None)
         return _IDLE if wakeup_s is None else WaitUntil(wakeup_s)
+    if not queues:
+        return _IDLE
 
-    oldest: QueueT | None = None
-    urgent: QueueT | None = None
-    oldest_s = due_s = math.inf
-    clear_s = 0.0
+    clear_s = load = 0.0
+    least_s, most_s = math.inf, -math.inf
+    oldest = urgent = next(iter(queues))
     for queue in queues:
         clear_s += queue.costs.clear_s(queue.n_rows)
-        if oldest is None or queue.oldest_s < oldest_s:
-            oldest, oldest_s = queue, queue.oldest_s
-        if urgent is None or queue.due_s < due_s:
-            urgent, due_s = queue, queue.due_s
-    if oldest is None or urgent is None:
-        return _IDLE
-    if now_s + margin * clear_s <= due_s:
-        n_arriving = oldest.arrival_rows_s * clear_s
-        return Dispatch(oldest, oldest.costs.best(oldest.n_rows, n_arriving), Reason.OLDEST)
+        load += queue.load
+        used_s = queue.share.used_s
+        if used_s < least_s:
+            least_s = used_s
+        if used_s > most_s:
+            most_s = used_s
+        if queue.oldest_s < oldest.oldest_s:
+            oldest = queue
+        if queue.due_s < urgent.due_s:
+            urgent = queue
+    limit_s = least_s + policy.fair_within_s
+    if most_s > limit_s:
+        within = [queue for queue in queues if queue.share.used_s <= limit_s]
+        oldest, urgent = min(within, key=_oldest_s), min(within, key=_due_s)
+    if now_s + margin * clear_s <= urgent.due_s:
+        return Dispatch(oldest, oldest.costs.best(oldest.n_rows, load / n_executors), Reason.OLDEST)
     return _nearest_deadline(urgent, margin, now_s)
+
+
+def _oldest_s(queue: Waiting) -> float:
+    return queue.oldest_s
+
+
+def _due_s(queue: Waiting) -> float:
+    return queue.due_s
 
 
 def _nearest_deadline(queue: QueueT, margin: float, now_s: float) -> Dispatch[QueueT]:

@@ -1,28 +1,30 @@
-"""A group and the rows of it that wait.
+"""A group, and the rows of it that wait.
 
-Items stand in one deque, in order of arrival. As long as deadlines come in the same order, which they do when
-all requests have the same timeout, the head is also the most urgent item and nothing else is kept. The first
-item that is due before one that arrived earlier makes the queue *mixed*: from then until it is empty a heap by
-deadline stands beside the deque. An item leaves the structure it was not taken from lazily: once no row of it
-waits (``next_row == n_rows``) it is skipped, and swept out when more than half of the entries are such.
+Rows of one priority wait in a ``Lane``. Nearly always there is one lane, and the group is no more than a name for it;
+the others exist while rows of their priority wait. A batch takes from all lanes:
+
+- By arrival: a level of priority is worth ``_LEVEL_S`` of waiting. The lane whose head came first, so corrected, is
+  served first. A request overtakes what came a little earlier, and nobody is overtaken for ever.
+- By deadline, which is how rows are taken when not all deadlines can be met: the highest priority first, so that it is
+  the lower ones that are late.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Hashable
-from heapq import heapify, heappop, heappush
-from itertools import count
 
 from server.batching.arrivals import ArrivalRate
 from server.batching.costs import CostTable
-from server.batching.items import Item, Span
+from server.batching.drift import CostDrift
+from server.batching.items import PRIORITY, Item, Span
+from server.batching.lane import Lane
+from server.batching.shares import Share
 
 __all__ = ["Group", "Quota"]
 
-#: Fewer skipped entries than this are not worth a sweep.
-_SWEEP_FROM = 64
+#: Seconds of waiting that a request of the next lower priority must be ahead to go first.
+_LEVEL_S = 1.0
 
 
 class Quota:
@@ -43,163 +45,147 @@ class Group:
     """Rows that may share a batch: one model version, entry point and padded shape.
 
     ``key`` tells groups apart in logs and metrics, ``label`` names the model in messages to callers. Without a
-    ``quota`` the group gets one of its own from the batcher's limits. A group belongs to one batcher.
+    ``quota`` the group gets one of its own from the batcher's limits, and without a ``share`` one of its own of the
+    executor's time. A group belongs to one batcher.
     """
 
     __slots__ = (
-        "_heap",
-        "_items",
-        "_latest_due_s",
-        "_sequence",
+        "_lane",
+        "_lanes",
         "arrivals",
         "costs",
+        "drift",
         "due_s",
         "is_closed",
         "key",
         "label",
+        "load",
         "n_items",
         "n_rows",
         "n_running",
         "oldest_s",
         "quota",
+        "share",
     )
 
     def __init__(
-        self, key: Hashable, costs: CostTable, *, label: str | None = None, quota: Quota | None = None
+        self,
+        key: Hashable,
+        costs: CostTable,
+        *,
+        label: str | None = None,
+        quota: Quota | None = None,
+        share: Share | None = None,
     ) -> None:
         self.key = key
         self.costs = costs
         self.label = str(key) if label is None else label
         self.quota = quota
+        self.share = Share() if share is None else share
         #: Rows and items that wait. An item with rows in a running batch counts while one of its rows waits.
         self.n_rows = 0
         self.n_items = 0
-        #: Arrival of the first waiting item, and the nearest deadline of any; infinity when none waits.
+        #: Arrival of the item that is next by arrival, moved by its priority; infinity when none waits.
         self.oldest_s = math.inf
+        #: The nearest deadline of a waiting item; infinity if none has one.
         self.due_s = math.inf
         #: Batches that run; written by the batcher, as is is_closed.
         self.n_running = 0
         #: How many rows a second come in; brought up to date by the batcher.
-        self.arrivals = ArrivalRate()
+        self.arrivals = ArrivalRate(costs.cost(costs.buckets[-1]))
+        #: What has arrived lately, as a share of what one executor could run.
+        self.load = 0.0
         #: True: nothing more is admitted.
         self.is_closed = False
-        #: Every waiting item, by arrival; entries whose ``next_row`` is ``n_rows`` are to be skipped, except that
-        #: the first entry always waits.
-        self._items: deque[Item] = deque()
-        #: Every waiting item by deadline if the queue is mixed, else None. The first entry always waits.
-        self._heap: list[tuple[float, int, Item]] | None = None
-        self._sequence = count()
-        #: The furthest deadline pushed since the queue was empty.
-        self._latest_due_s = -math.inf
+        #: Follows the costs while batches run; None: they stay as they are.
+        self.drift: CostDrift | None = None
+        #: The lane of ordinary priority, and those of all priorities that wait, this one included.
+        self._lane = Lane()
+        self._lanes: dict[int, Lane] = {PRIORITY: self._lane}
+
+    def observe(self, now_s: float) -> None:
+        """Bring ``load`` up to date."""
+        arrivals = self.arrivals
+        arrivals.update(now_s)
+        self.load = arrivals.rows_s * self.costs.row_s
 
     def push(self, item: Item) -> None:
         """Add an item, none of whose rows was taken, at the end."""
-        due_s = item.due_s
-        if not self.n_items:
-            self.oldest_s = item.arrived_s
-            self.due_s = due_s
-            self._latest_due_s = due_s
-        elif due_s >= self._latest_due_s:
-            self._latest_due_s = due_s
-        elif self._heap is None:
-            self._heap = [(waiting.due_s, next(self._sequence), waiting) for waiting in self._items]
-            heapify(self._heap)
-        self._items.append(item)
-        if self._heap is not None:
-            heappush(self._heap, (due_s, next(self._sequence), item))
-            if len(self._heap) + len(self._items) > 2 * (_SWEEP_FROM + 2 * self.n_items):
-                self._sweep()
-        if due_s < self.due_s:
-            self.due_s = due_s
+        priority, n_rows = item.priority, item.n_rows
+        lane = self._lane if priority == PRIORITY else self._lanes.setdefault(priority, Lane())
+        lane.push(item)
         self.n_items += 1
-        self.n_rows += item.n_rows
-        self.arrivals.count(item.n_rows)
-
-    @property
-    def arrival_rows_s(self) -> float:
-        """Rows a second that have come in lately."""
-        return self.arrivals.rows_s
+        self.n_rows += n_rows
+        self.arrivals.n_counted += n_rows
+        if lane.due_s < self.due_s:
+            self.due_s = lane.due_s
+        if lane.n_items == 1:
+            self.oldest_s = min(self.oldest_s, _head_s((priority, lane)))
 
     def take(self, max_rows: int, *, by_deadline: bool) -> list[Span]:
         """Take up to ``max_rows`` waiting rows, by arrival or by deadline; the last item may be split."""
-        spans: list[Span] = []
-        room = max_rows
-        items = self._items
-        heap = self._heap if by_deadline else None
-        while room and self.n_items:
-            item = items[0] if heap is None else heap[0][2]
-            start, stop = item.next_row, item.n_rows
-            if stop - start > room:
-                stop = start + room
-            else:
-                if heap is None:
-                    items.popleft()
-                else:
-                    heappop(heap)
-                if start == stop:
-                    continue
-                self.n_items -= 1
-            item.next_row = stop
-            room -= stop - start
-            spans.append((item, start, stop))
-        self.n_rows -= max_rows - room
+        if len(self._lanes) == 1:
+            spans = self._lane.take(max_rows, by_deadline=by_deadline)
+        else:
+            spans = self._take_from_all(max_rows, by_deadline=by_deadline)
         self._settle()
         return spans
 
     def first(self, *, by_deadline: bool = False) -> Item:
-        """Return the waiting item that arrived first, or the one that is due first. There must be one."""
-        return self._heap[0][2] if by_deadline and self._heap is not None else self._items[0]
+        """Return the waiting item that is next by arrival, or the one that is due first. There must be one."""
+        if len(self._lanes) == 1:
+            return self._lane.first(by_deadline=by_deadline)
+        if by_deadline:
+            lane = min(self._lanes.values(), key=lambda lane: (lane.due_s, not lane.n_items))
+            return lane.first(by_deadline=True)
+        return self._next_by_arrival().first()
 
     def drop(self, item: Item) -> int:
         """Take out a waiting item wherever it stands, and return how many rows of it had waited."""
-        n_rows = item.n_rows - item.next_row
-        item.next_row = item.n_rows
-        self.n_rows -= n_rows
-        self.n_items -= 1
+        n_rows = self._lanes[item.priority].drop(item)
         self._settle()
-        if len(self._items) - self.n_items > _SWEEP_FROM + self.n_items:
-            self._sweep()
         return n_rows
 
     def rows_due_before(self, limit_s: float) -> int:
         """Count the waiting rows whose deadline is before ``limit_s``, looking at hardly any others."""
-        n_rows = 0
-        if self._heap is None:
-            for item in self._items:
-                if item.due_s >= limit_s:
-                    break
-                n_rows += item.n_rows - item.next_row
-            return n_rows
-        heap, ahead = self._heap, [0]
-        while ahead:
-            index = ahead.pop()
-            if index < len(heap) and heap[index][0] < limit_s:
-                n_rows += heap[index][2].n_rows - heap[index][2].next_row
-                ahead += (2 * index + 1, 2 * index + 2)
-        return n_rows
+        return sum(lane.rows_due_before(limit_s) for lane in self._lanes.values())
+
+    def _take_from_all(self, max_rows: int, *, by_deadline: bool) -> list[Span]:
+        spans: list[Span] = []
+        room = max_rows
+        if by_deadline:
+            for _, lane in sorted(self._lanes.items()):
+                before = lane.n_rows
+                spans += lane.take(room, by_deadline=True)
+                room -= before - lane.n_rows
+            return spans
+        while room and any(lane.n_rows for lane in self._lanes.values()):
+            lane = self._next_by_arrival()
+            item = lane.first()
+            n_rows = min(room, item.n_rows - item.next_row)
+            spans += lane.take(n_rows, by_deadline=False)
+            room -= n_rows
+        return spans
+
+    def _next_by_arrival(self) -> Lane:
+        return min(self._lanes.items(), key=_head_s)[1]
 
     def _settle(self) -> None:
-        """Make the first entries waiting ones again, and ``oldest_s`` and ``due_s`` true."""
-        items = self._items
-        if not self.n_items:
-            items.clear()
-            self._heap = None
-            self.oldest_s = self.due_s = math.inf
+        """Make the sums true again, and let go of lanes that are empty."""
+        lanes = self._lanes
+        if len(lanes) == 1:
+            lane = self._lane
+            self.n_rows, self.n_items, self.oldest_s, self.due_s = lane.n_rows, lane.n_items, lane.oldest_s, lane.due_s
             return
-        while items[0].next_row == items[0].n_rows:
-            items.popleft()
-        self.oldest_s = items[0].arrived_s
-        heap = self._heap
-        if heap is None:
-            self.due_s = items[0].due_s
-            return
-        while heap[0][2].next_row == heap[0][2].n_rows:
-            heappop(heap)
-        self.due_s = heap[0][0]
+        for priority in [priority for priority, lane in lanes.items() if not lane.n_items and lane is not self._lane]:
+            del lanes[priority]
+        self.n_rows = sum(lane.n_rows for lane in lanes.values())
+        self.n_items = sum(lane.n_items for lane in lanes.values())
+        self.oldest_s = min(map(_head_s, lanes.items()))
+        self.due_s = min(lane.due_s for lane in lanes.values())
 
-    def _sweep(self) -> None:
-        """Let go of the entries that no longer wait, so that they don't keep their payloads alive."""
-        self._items = deque(item for item in self._items if item.next_row < item.n_rows)
-        if self._heap is not None:
-            self._heap = [entry for entry in self._heap if entry[2].next_row < entry[2].n_rows]
-            heapify(self._heap)
+
+def _head_s(entry: tuple[int, Lane]) -> float:
+    """When the first item of a lane arrived, moved by its priority."""
+    priority, lane = entry
+    return lane.oldest_s + (priority - PRIORITY) * _LEVEL_S

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.batching import CostTable, Dispatch, Idle, Policy, Reason, WaitUntil, plan
+from server.batching import CostTable, Dispatch, Idle, Policy, Reason, Share, WaitUntil, plan
 from tests.batching.doubles import SMALL_COSTS
 
 NOW_S = 100.0
@@ -21,7 +21,8 @@ class StillQueue:
 
     rows: tuple[tuple[float, float], ...]
     costs: CostTable = field(default=SMALL)
-    arrival_rows_s: float = 0.0
+    load: float = 0.0
+    share: Share = field(default_factory=Share)
 
     @property
     def n_rows(self) -> int:
@@ -43,6 +44,12 @@ def waiting(n_rows: int, *, arrived_s: float = 99.0, due_s: float = math.inf, co
     return StillQueue(((arrived_s, due_s),) * n_rows, costs)
 
 
+def used(seconds: float) -> Share:
+    share = Share()
+    share.used_s = seconds
+    return share
+
+
 def decide(*queues: StillQueue, free: int = 1, margin: float = 1.0) -> Dispatch[StillQueue] | WaitUntil | Idle:
     return plan(queues, Policy(cost_margin=margin), NOW_S, free)
 
@@ -57,12 +64,24 @@ def test_one_row_and_a_free_executor_waits_for_nobody() -> None:
     assert decide(queue) == Dispatch(queue, 1, Reason.OLDEST)
 
 
-def test_rows_that_are_about_to_arrive_make_throughput_count() -> None:
-    costs = CostTable({1: 83.0, 16: 127.0, 64: 346.0})
+def test_under_load_it_is_throughput_that_counts() -> None:
+    costs = CostTable({1: 83.0, 16: 127.0, 64: 346.0}).prepare()
     calm = StillQueue(((99.0, math.inf),) * 64, costs)
-    busy = StillQueue(((99.0, math.inf),) * 64, costs, arrival_rows_s=0.2)
+    busy = StillQueue(((99.0, math.inf),) * 64, costs, load=0.9)
     assert decide(calm) == Dispatch(calm, 16, Reason.OLDEST)
     assert decide(busy) == Dispatch(busy, 64, Reason.OLDEST)
+    other = StillQueue(((99.5, math.inf),), load=0.9)
+    assert decide(calm, other) == Dispatch(calm, 64, Reason.OLDEST), "the load of the others is load too"
+
+
+def test_a_model_that_had_its_share_lets_the_others_go_first() -> None:
+    flood = StillQueue(((98.0, math.inf),) * 100, share=used(7.0))
+    other = StillQueue(((99.0, math.inf),), share=used(6.9))
+    assert decide(flood, other) == Dispatch(other, 1, Reason.OLDEST)
+    urgent = StillQueue(((98.0, NOW_S + 1.1),) * 100, share=used(7.0))
+    assert decide(urgent, other) == Dispatch(other, 1, Reason.OLDEST), "nor do deadlines buy it more"
+    within = StillQueue(((98.0, math.inf),) * 100, share=used(6.904))
+    assert decide(within, other) == Dispatch(within, 8, Reason.OLDEST)
 
 
 def test_without_a_free_executor_it_waits_until_the_first_row_would_be_too_late() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.batching import CostTable, Group, Item, Quota
+from server.batching.items import PRIORITY
 from tests.batching.doubles import SMALL_COSTS
 
 
@@ -20,26 +21,45 @@ def make_group() -> Group:
     return Group("g", CostTable(SMALL_COSTS))
 
 
-def make_item(group: Group, n_rows: int, *, arrived_s: float = 0.0, deadline_s: float | None = None) -> Item:
-    return Item(group, n_rows, None, arrived_s=arrived_s, deadline_s=deadline_s, on_done=ignore)
+def make_item(
+    group: Group,
+    n_rows: int,
+    *,
+    arrived_s: float = 0.0,
+    deadline_s: float | None = None,
+    priority: int = PRIORITY,
+) -> Item:
+    return Item(group, n_rows, None, arrived_s=arrived_s, deadline_s=deadline_s, on_done=ignore, priority=priority)
 
 
-PUSH = st.tuples(st.just("push"), st.integers(1, 5), st.one_of(st.none(), st.integers(0, 20)))
-TAKE = st.tuples(st.just("take"), st.integers(1, 8), st.booleans())
-DROP = st.tuples(st.just("drop"), st.integers(0, 1_000), st.none())
+def head_s(item: Item) -> float:
+    """When it arrived, moved by a second for each level of priority."""
+    return item.arrived_s + (item.priority - PRIORITY)
 
 
-@given(steps=st.lists(st.one_of(PUSH, PUSH, TAKE, DROP), max_size=200))
-def test_the_queue_does_what_a_list_would(steps: list[tuple[str, int, int | bool | None]]) -> None:
+DEADLINES = st.one_of(st.none(), st.integers(0, 20))
+PUSH = st.tuples(st.just("push"), st.integers(1, 5), DEADLINES, st.just(PRIORITY))
+PUSH_PREFERRED = st.tuples(st.just("push"), st.integers(1, 5), DEADLINES, st.sampled_from([1, 4, PRIORITY, 9]))
+TAKE = st.tuples(st.just("take"), st.integers(1, 8), st.booleans(), st.just(0))
+DROP = st.tuples(st.just("drop"), st.integers(0, 1_000), st.none(), st.just(0))
+
+
+@given(
+    steps=st.one_of(
+        st.lists(st.one_of(PUSH, PUSH, TAKE, DROP), max_size=200),
+        st.lists(st.one_of(PUSH, PUSH_PREFERRED, TAKE, DROP), max_size=200),
+    )
+)
+def test_the_queue_does_what_a_list_would(steps: list[tuple[str, int, int | bool | None, int]]) -> None:
     group = make_group()
     model: list[Item] = []  # Waiting items, by arrival.
-    for now_s, (step, number, option) in enumerate(steps):
+    for step_number, (step, number, option, priority) in enumerate(steps):
         if step == "push":
-            item = make_item(group, number, arrived_s=now_s, deadline_s=option)
+            item = make_item(group, number, arrived_s=step_number * 0.37, deadline_s=option, priority=priority)
             group.push(item)
             model.append(item)
         elif step == "take":
-            order = sorted(model, key=lambda item: item.due_s) if option else list(model)
+            order = sorted(model, key=(lambda item: (item.priority, item.due_s)) if option else head_s)
             expected, room = [], number
             for item in order:
                 n_rows = min(room, item.n_rows - item.next_row)
@@ -54,13 +74,13 @@ def test_the_queue_does_what_a_list_would(steps: list[tuple[str, int, int | bool
             assert group.drop(item) == n_rows
         assert group.n_items == len(model)
         assert group.n_rows == sum(item.n_rows - item.next_row for item in model)
-        assert group.oldest_s == min((item.arrived_s for item in model), default=math.inf)
+        assert group.oldest_s == min(map(head_s, model), default=math.inf)
         assert group.due_s == min((item.due_s for item in model), default=math.inf)
         for limit_s in (0.0, 7.0, math.inf):
             due = [item.n_rows - item.next_row for item in model if item.due_s < limit_s]
             assert group.rows_due_before(limit_s) == sum(due)
         if model:
-            assert group.first() is model[0]
+            assert group.first() is min(model, key=head_s)
             assert group.first(by_deadline=True).due_s == group.due_s
 
 
@@ -80,8 +100,8 @@ def test_cancelled_items_behind_a_stuck_head_are_let_go(*, mixed: bool) -> None:
         item = make_item(group, 1, deadline_s=500.0 if mixed else 2_000.0)
         group.push(item)
         group.drop(item)
-    assert len(group._items) <= 140
-    assert len(group._heap or ()) <= 140
+    assert len(group._lane._items) <= 140
+    assert len(group._lane._heap or ()) <= 140
 
 
 def test_items_run_by_deadline_behind_a_stuck_head_are_let_go() -> None:
@@ -91,9 +111,29 @@ def test_items_run_by_deadline_behind_a_stuck_head_are_let_go() -> None:
         group.push(make_item(group, 1, deadline_s=500.0))
         group.take(1, by_deadline=True)
     assert group.n_rows == 1
-    assert len(group._items) <= 140
+    assert len(group._lane._items) <= 140
 
 
 def test_a_quota_without_room_is_refused() -> None:
     with pytest.raises(ValueError, match="max_rows is 0"):
         Quota(0)
+
+
+def test_a_request_of_high_priority_goes_before_those_that_came_a_little_earlier() -> None:
+    group = make_group()
+    waits = make_item(group, 1, arrived_s=0.0)
+    earlier = make_item(group, 1, arrived_s=9.5)
+    preferred = make_item(group, 1, arrived_s=10.0, priority=4)
+    for item in (waits, earlier, preferred):
+        group.push(item)
+    assert [item for item, _, _ in group.take(3, by_deadline=False)] == [waits, preferred, earlier]
+
+
+def test_when_not_all_can_be_in_time_it_is_low_priority_that_is_late() -> None:
+    group = make_group()
+    low = make_item(group, 2, deadline_s=1.0, priority=9)
+    high = make_item(group, 2, arrived_s=5.0, deadline_s=6.0, priority=1)
+    for item in (low, high):
+        group.push(item)
+    assert (group.due_s, group.first(by_deadline=True)) == (1.0, low)
+    assert group.take(3, by_deadline=True) == [(high, 0, 2), (low, 0, 1)]

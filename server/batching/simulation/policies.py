@@ -27,13 +27,13 @@ __all__ = [
 
 
 class Queue:
-    """The rows that wait, as a policy sees them."""
+    """The rows that wait, as a policy sees them. ``batch_s``: seconds of the longest batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, batch_s: float = 0.0) -> None:
         #: When each waiting row arrived, the oldest first.
         self.arrived_s: deque[float] = deque()
         #: Rows a second that came in lately.
-        self.rate = ArrivalRate()
+        self.rate = ArrivalRate(batch_s)
 
     @property
     def n_rows(self) -> int:
@@ -54,8 +54,7 @@ Policy = Callable[[CostTable, Queue, float], Choice]
 
 def planned(costs: CostTable, queue: Queue, _now_s: float) -> Choice:
     """Choose as the planner does for one queue without deadlines."""
-    n_arriving = queue.rate.rows_s * costs.clear_s(queue.n_rows)
-    return Choice(costs.best(queue.n_rows, n_arriving))
+    return Choice(costs.best(queue.n_rows, queue.rate.rows_s * costs.row_s))
 
 
 def singles(costs: CostTable, _queue: Queue, _now_s: float) -> Choice:

@@ -44,24 +44,24 @@ def simulate(policy: Policy, costs: CostTable, arrivals: Arrivals) -> Outcome:
 
     A batch that has been started runs to its end; a policy that waits is asked again at each arrival.
     """
-    queue = Queue()
+    queue = Queue(costs.cost(costs.buckets[-1]))
     waited: list[float] = []
     now_s = 0.0
     n_batches = n_padding = 0
     while True:
         while (next_s := arrivals.next_s()) is not None and next_s <= now_s:
             queue.arrived_s.append(arrivals.pop())
-            queue.rate.count(1)
+            queue.rate.n_counted += 1
         if not queue.n_rows:
             if next_s is None:
                 break
             now_s = next_s
             continue
+        queue.rate.update(now_s)
         choice = policy(costs, queue, now_s)
         if not choice.bucket:
             now_s = min(choice.until_s, math.inf if next_s is None else next_s)
             continue
-        queue.rate.update(now_s)
         now_s += costs.cost(choice.bucket)
         n_taken = min(choice.bucket, queue.n_rows)
         n_batches += 1
