@@ -101,7 +101,7 @@ class CostTable:
         the densest one, the last of them padded.
         """
         quickest_s, densest_s = n_waiting * self.quickest_s, n_waiting * self.row_s + self._densest_s
-        return quickest_s if quickest_s < densest_s else densest_s
+        return quickest_s if quickest_s < densest_s else densest_s  # noqa: FURB136 - min takes twice as long
 
     def best_within(self, n_waiting: int, budget_s: float) -> int | None:
         """Return the bucket with the least cost per row among those that take at most ``budget_s`` seconds.
