@@ -37,6 +37,8 @@ _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 FindGraph = Callable[[Any, str], Any]
 #: Gives an op's outputs where they are not to be made by the op itself (a variable's handle), else None.
 StandIn = Callable[[Any], Sequence[tf.Tensor] | None]
+#: Gives the outputs of an op, of new inputs, where they are to be computed in another way, else None.
+OwnForm = Callable[[Any, Sequence[tf.Tensor]], Sequence[tf.Tensor] | None]
 
 
 class Retracing:
@@ -52,11 +54,13 @@ class Retracing:
         known: SourceLines | None = None,
         find_graph: FindGraph = graph_by_name,
         stand_in: StandIn | None = None,
+        own_form: OwnForm | None = None,
     ) -> None:
         self._lines = lines
         self._known = known
         self._find_graph = find_graph
         self._stand_in = stand_in or (lambda op: None)
+        self._own_form = own_form or (lambda op, inputs: None)
         self._lists = ListShapes()
 
     def run(self, graph: Any, given: Mapping[str, tf.Tensor], outputs: Sequence[Any]) -> list[tf.Tensor]:
@@ -84,7 +88,7 @@ class Retracing:
 
     def _made(self, op: Any, inputs: list[tf.Tensor], made: dict[str, list[Any]]) -> Sequence[tf.Tensor]:
         """Make one op again; ``made`` gets what others may have to wait for."""
-        given = self._stand_in(op)
+        given = self._stand_in(op) or self._own_form(op, inputs)
         if given is not None:
             return given
         if op.type in _OLD_CONTROL_FLOW:

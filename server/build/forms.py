@@ -14,6 +14,7 @@ import tensorflow as tf
 from server.artifact import PREDICT, ExecutionMode
 from server.build.declaration import Declaration
 from vectorizer import Bucket, Vectorized
+from vectorizer.for_xla import for_xla
 from vectorizer.resources import resources_of
 
 __all__ = ["Form", "forms_of", "save_forms"]
@@ -58,7 +59,7 @@ def forms_of(vectorized: Vectorized, *, entry: str = PREDICT) -> dict[Form, Any]
         for bucket, graph in graphs.items():
             forms[Form(bucket, "graph", control_flow, entry)] = graph
             if with_xla:
-                forms[Form(bucket, "xla", control_flow, entry)] = _with_xla(graph)
+                forms[Form(bucket, "xla", control_flow, entry)] = for_xla(graph)
     return forms
 
 
@@ -71,11 +72,3 @@ def save_forms(vectorized: Vectorized, declaration: Declaration, forms: Mapping[
         # Lookup tables and their files: the loaded model's, or found where an imported function refers to them.
         root.owner = declaration.owner or resources_of(declaration.function)
     tf.saved_model.save(root, str(path), signatures={form.signature: graph for form, graph in forms.items()})
-
-
-def _with_xla(graph: Any) -> Any:
-    def compiled(**inputs: tf.Tensor) -> Any:
-        return graph(**inputs)
-
-    _, specs = graph.structured_input_signature
-    return tf.function(compiled, jit_compile=True, autograph=False).get_concrete_function(**specs)

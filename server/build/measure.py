@@ -30,6 +30,8 @@ __all__ = ["Candidate", "Measurement", "measure", "pick"]
 #: Time for all rounds of all candidates together, seconds.
 _BUDGET_S = 4.0
 _MIN_ROUNDS = 5
+#: Of rounds that take more than the budget each: what disturbs a call of seconds is short beside it.
+_MIN_LONG_ROUNDS = 3
 _MAX_ROUNDS = 41
 #: One timing covers as many calls as take this long, so that the clock's own cost does not matter.
 _TIMING_S = 200e-6
@@ -41,6 +43,8 @@ _LONG_S = 5e-3
 #: Who takes so many times as long as another is out of the race. Above what a core saves that it has for itself.
 _HOPELESS = 1.7
 _ROUNDS_FOR_ALL = 2
+#: And who takes so many times as long in one call is not called again.
+_LOST_AT_ONCE = 4.0
 #: XLA is compiled for the smallest and the largest bucket before it is for others.
 _N_ENDS = 2
 #: More cores for one batch must pay: they are taken from other batches and from HTTP.
@@ -222,15 +226,38 @@ def _rounds(runs: Sequence[_Run], clock: Callable[[], float], progress: Callable
         if run.quick_s < _LONG_S:
             run.call(*run.arrays)
             run.repeat = max(_MIN_CALLS, int(_TIMING_S / max(run.timed(_MIN_CALLS), 1e-9)))
+    runs = _not_lost_at_once(runs)
     started = clock()
+    n_rounds = _MIN_ROUNDS
     for round_ in range(_MAX_ROUNDS):
-        if round_ >= _MIN_ROUNDS and clock() - started > _BUDGET_S:
+        spent_s = clock() - started
+        if round_ == 1 and spent_s > _BUDGET_S:
+            n_rounds = _MIN_LONG_ROUNDS
+        if round_ >= n_rounds and spent_s > _BUDGET_S:
             break
         progress(round_)
         for run in runs if round_ < _ROUNDS_FOR_ALL else _in_the_running(runs):
             if run.quick_s < _LONG_S:
                 run.call(*run.arrays)
             run.measurement.times_s.append(run.timed(run.repeat))
+
+
+def _not_lost_at_once(runs: Sequence[_Run]) -> list[_Run]:
+    """Leave out long calls that took so much longer than their bucket's best that no noise explains it.
+
+    Their one time counts.
+    """
+    best: dict[Bucket, float] = {}
+    for run in runs:
+        bucket = run.measurement.candidate.bucket
+        best[bucket] = min(best.get(bucket, math.inf), run.quick_s)
+    kept = []
+    for run in runs:
+        if run.quick_s < max(_LONG_S, _LOST_AT_ONCE * best[run.measurement.candidate.bucket]):
+            kept.append(run)
+        else:
+            run.measurement.times_s.append(run.quick_s)
+    return kept
 
 
 def _in_the_running(runs: Sequence[_Run]) -> list[_Run]:
