@@ -43,8 +43,6 @@ _LONG_S = 5e-3
 #: Who takes so many times as long as another is out of the race. Above what a core saves that it has for itself.
 _HOPELESS = 1.7
 _ROUNDS_FOR_ALL = 2
-#: And who takes so many times as long in one call is not called again.
-_LOST_AT_ONCE = 4.0
 #: XLA is compiled for the smallest and the largest bucket before it is for others.
 _N_ENDS = 2
 #: More cores for one batch must pay: they are taken from other batches and from HTTP.
@@ -226,7 +224,6 @@ def _rounds(runs: Sequence[_Run], clock: Callable[[], float], progress: Callable
         if run.quick_s < _LONG_S:
             run.call(*run.arrays)
             run.repeat = max(_MIN_CALLS, int(_TIMING_S / max(run.timed(_MIN_CALLS), 1e-9)))
-    runs = _not_lost_at_once(runs)
     started = clock()
     n_rounds = _MIN_ROUNDS
     for round_ in range(_MAX_ROUNDS):
@@ -240,24 +237,6 @@ def _rounds(runs: Sequence[_Run], clock: Callable[[], float], progress: Callable
             if run.quick_s < _LONG_S:
                 run.call(*run.arrays)
             run.measurement.times_s.append(run.timed(run.repeat))
-
-
-def _not_lost_at_once(runs: Sequence[_Run]) -> list[_Run]:
-    """Leave out long calls that took so much longer than their bucket's best that no noise explains it.
-
-    Their one time counts.
-    """
-    best: dict[Bucket, float] = {}
-    for run in runs:
-        bucket = run.measurement.candidate.bucket
-        best[bucket] = min(best.get(bucket, math.inf), run.quick_s)
-    kept = []
-    for run in runs:
-        if run.quick_s < max(_LONG_S, _LOST_AT_ONCE * best[run.measurement.candidate.bucket]):
-            kept.append(run)
-        else:
-            run.measurement.times_s.append(run.quick_s)
-    return kept
 
 
 def _in_the_running(runs: Sequence[_Run]) -> list[_Run]:
