@@ -2,58 +2,55 @@
 
 The order of starting is that of need. The socket listens first, then the web layer answers (``/v2/health/live``
 within a second), then models are loaded; TensorFlow is imported by the first load, on a thread.
+
+``serve`` is the server in one process. Where it is several, ``server.engine_process`` wires the same parts to workers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import uvicorn
-
 from server.batching import Batch, Item, QueueLimits
 from server.build import Builder, BuildLimits
-from server.catalog import Catalog, CatalogOptions
+from server.catalog import Catalog
+from server.catalog_options import CatalogOptions
 from server.errors import RowwiseError
 from server.hosting import Host
+from server.http_listening import listen
+from server.http_server import HttpServer, new_event_loop, uvicorn_config
+from server.logs import log_to_stderr
 from server.memory import bound_arenas
 from server.metrics import Metrics
+from server.serving_versions import Announce, nobody_to_tell
 from server.settings import Settings
 from server.store import Store
-from server.tensorflow_notices import open_stderr
 from server.web import HotLaneProtocol, create_app
+from server.web.front import Front
 from server.xla_cache import keep_executables
 
-__all__ = ["serve"]
+__all__ = ["Service", "serve"]
 
 _log = logging.getLogger("rowwise")
 
-#: Connections that the kernel holds until they are accepted; a burst of callers must not see a refusal.
-_BACKLOG = 2048
-
 
 def serve(settings: Settings) -> int:
-    """Run the server until SIGTERM or SIGINT. Returns the process's exit code.
+    """Run the server in this process until SIGTERM or SIGINT. Returns the process's exit code.
 
     Errors are printed as a sentence: a port in use, a store in use or damaged, a setting that makes no sense.
     """
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s", stream=open_stderr()
-    )
+    log_to_stderr(settings.log_level)
     bound_arenas()
     try:
-        listener = _listen(settings.host, settings.port)
+        listener = listen(settings.host, settings.port)
         with listener, Store.open(settings.store) as store:
             keep_executables(settings.store / "xla-cache")
-            run = uvicorn.Server(_config(settings)).config.get_loop_factory()
-            with asyncio.Runner(loop_factory=run) as runner:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 return runner.run(_serve(settings, store, listener))
     except (RowwiseError, ValueError) as error:
         print(f"rowwise: {error}", file=sys.stderr)  # noqa: T201 - said before there is anything to log to
@@ -64,48 +61,74 @@ def serve(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings, store: Store, listener: socket.socket) -> int:
-    metrics = Metrics()
-    host = Host(limits=QueueLimits(max_rows=settings.queue_rows), observer=_BatchMetrics(metrics))
-    host.start()
-    catalog = Catalog(
-        store=store,
-        builder=Builder(
-            limits=BuildLimits(
-                build_timeout_s=settings.build_timeout_s,
-                build_memory_bytes=settings.build_memory_bytes,
-                concurrent_builds=settings.concurrent_builds,
-            )
-        ),
-        host=host,
-        options=_catalog_options(settings),
-        on_build=lambda _model, result: metrics.build_ended(result),
-    )
-
-    def count_waiting() -> None:
-        for name, version, entry, n_rows in host.waiting_rows():
-            metrics.of_version(name, version, entry).queue_depth(n_rows)
-
-    metrics.before_scrape(count_waiting)
-    front = create_app(catalog, settings, metrics)
-    server = _Server(_config(settings, app=front, http=partial(HotLaneProtocol, front=front)))
-    server.stop_on_signals(catalog.begin_drain)
+    service = Service.assemble(settings, store, Metrics())
+    front = service.front
+    server = HttpServer(uvicorn_config(settings, app=front, http=partial(HotLaneProtocol, front=front)))
+    server.stop_on_signals(service.catalog.begin_drain)
     address, port = listener.getsockname()[:2]
     _log.info("Rowwise answers on http://%s:%d (store: %s)", address, port, settings.store)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    # In this order: TensorFlow's library takes the interpreter for half a second when it is loaded, and by then who
-    # asks whether the server lives has had an answer.
-    await front.prepare()
-    await catalog.start()
+    await service.start()
     try:
         await serving
     finally:
-        try:
-            async with asyncio.timeout(settings.grace_s):
-                await catalog.drain()
-        except TimeoutError:
-            _log.warning("stopped with requests unanswered: they took longer than grace_s (%g s)", settings.grace_s)
-        await host.aclose()
+        await service.stop(settings.grace_s)
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The parts that answer, wired. Everything is called on the event loop."""
+
+    host: Host
+    catalog: Catalog
+    front: Front
+
+    @classmethod
+    def assemble(
+        cls, settings: Settings, store: Store, metrics: Metrics, *, announce: Announce = nobody_to_tell
+    ) -> Service:
+        """Wire the parts. Errors: ValueError for a setting that makes no sense."""
+        options = _catalog_options(settings)
+        host = Host(limits=QueueLimits(max_rows=settings.queue_rows), observer=_BatchMetrics(metrics))
+        host.start()
+        catalog = Catalog(
+            store=store,
+            builder=Builder(
+                limits=BuildLimits(
+                    build_timeout_s=settings.build_timeout_s,
+                    build_memory_bytes=settings.build_memory_bytes,
+                    concurrent_builds=settings.concurrent_builds,
+                )
+            ),
+            host=host,
+            options=options,
+            on_build=lambda _model, result: metrics.build_ended(result),
+            announce=announce,
+        )
+
+        def count_waiting() -> None:
+            for name, version, entry, n_rows in host.waiting_rows():
+                metrics.of_version(name, version, entry).queue_depth(n_rows)
+
+        metrics.before_scrape(count_waiting)
+        return cls(host, catalog, create_app(catalog, settings, metrics))
+
+    async def start(self) -> None:
+        """Begin to load what is to serve."""
+        # In this order: TensorFlow's library takes the interpreter for half a second when it is loaded, and by then
+        # who asks whether the server lives has had an answer.
+        await self.front.prepare()
+        await self.catalog.start()
+
+    async def stop(self, grace_s: float) -> None:
+        """Answer what was admitted, for at most ``grace_s``, and stop the threads."""
+        try:
+            async with asyncio.timeout(grace_s):
+                await self.catalog.drain()
+        except TimeoutError:
+            _log.warning("stopped with requests unanswered: they took longer than grace_s (%g s)", grace_s)
+        await self.host.aclose()
 
 
 def _catalog_options(settings: Settings) -> CatalogOptions:
@@ -127,60 +150,6 @@ def _catalog_options(settings: Settings) -> CatalogOptions:
         default_timeout_s=settings.default_timeout_ms / 1_000,
         expected=expected,
     )
-
-
-def _config(settings: Settings, *, app: Any = None, http: Any = "httptools") -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        loop="uvloop",
-        http=http,
-        ws="none",
-        lifespan="off",
-        access_log=settings.access_log,
-        log_config=None,
-        log_level=settings.log_level,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=max(1, round(settings.grace_s)),
-        backlog=_BACKLOG,
-    )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Bind before anything else is done, so that a port in use is said at once."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise ValueError(f"can't listen on {host}:{port}: {error.strerror}; choose another --port or --host") from None
-    listener.listen(_BACKLOG)
-    listener.setblocking(False)
-    return listener
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its own signal handling, which ends the process by the signal once it has stopped."""
-
-    def stop_on_signals(self, on_stop: Callable[[], None]) -> None:
-        """Stop gently at the first SIGTERM or SIGINT, at once at the second. ``on_stop`` is called at the first."""
-
-        def stop() -> None:
-            if self.should_exit:
-                self.force_exit = True
-            self.should_exit = True
-            on_stop()
-
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop)
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave the handlers as they are."""
-        yield
 
 
 class _BatchMetrics:

@@ -13,44 +13,32 @@ import gc
 import itertools
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
 from server.artifact import CERTIFICATE_FILE, COSTS_FILE
 from server.build import ArchiveSource, Builder, BuildRequest, ImportSource, Progress
+from server.catalog_options import BuildObserver, CatalogOptions
 from server.engine import EngineError
 from server.errors import RowwiseError
 from server.hosting import Host, Hosted
 from server.serving import ServedModel
+from server.serving_versions import Announce, ServingVersion, labels_leading_to, nobody_to_tell
 from server.spec import ModelSpec
 from server.store import ModelNotReady, State, Store, VersionRecord
 from server.version_life import Life, as_lived, why_not
 
-__all__ = ["Catalog", "CatalogOptions"]
+__all__ = ["Catalog"]
 
 _log = logging.getLogger(__name__)
-
-#: Called with the model's name and what became of a build: ``available`` or the error's class name.
-BuildObserver = Callable[[str, str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogOptions:
-    """What the catalog takes from the settings. ``expected`` maps models to what registers them if missing."""
-
-    import_packages: tuple[str, ...]
-    batch_limit: int | None
-    queue_rows: int
-    default_timeout_s: float
-    expected: Mapping[str, str] = field(default_factory=dict)
 
 
 class Catalog:
     """Models by name, and the one version of each that serves.
 
-    ``on_build`` is told how each build ended. Errors of every method that takes a name: InvalidName.
+    ``on_build`` is told how each build ended; ``announce`` is awaited after what serves has changed, and before what
+    served is unloaded. Errors of every method that takes a name: InvalidName.
     """
 
     def __init__(
@@ -61,12 +49,14 @@ class Catalog:
         host: Host,
         options: CatalogOptions,
         on_build: BuildObserver = lambda model, result: None,
+        announce: Announce = nobody_to_tell,
     ) -> None:
         self._store = store
         self._builder = builder
         self._host = host
         self._options = options
         self._on_build = on_build
+        self._announce = announce
         #: The serving version of each model. Replaced as a whole entry, read by every request.
         self._serving: dict[str, Hosted] = {}
         self._lives: dict[tuple[str, int], Life] = {}
@@ -91,6 +81,13 @@ class Catalog:
             return hosted.model
         record = self.version(name, version) if version is not None else self._representative(name)
         raise ModelNotReady(name, version, why_not(record))
+
+    def serving(self) -> list[ServingVersion]:
+        """Return every version that serves."""
+        return [
+            ServingVersion(hosted.model, labels_leading_to(hosted.model.version, self.versions(name)))
+            for name, hosted in self._serving.items()
+        ]
 
     def models(self) -> list[VersionRecord]:
         """Return every version of every model, by name, oldest first."""
@@ -162,6 +159,7 @@ class Catalog:
         life = self._lives[name, record.version]
         life.task = asyncio.create_task(self._build(name, record.version, options, source))
         self._hold(life.task)
+        await self._announce()  # a label may lead to it from now on
         return self._overlaid(record)
 
     async def activate(self, name: str, version: int) -> VersionRecord:
@@ -338,8 +336,10 @@ class Catalog:
         gc.freeze()
         if cancelled is not None:
             raise cancelled
+        await self._announce()
 
     async def _retire(self, hosted: Hosted, life: Life | None) -> None:
+        await self._announce()
         await self._host.unload(hosted)
         # It may have been activated again meanwhile, and then it is loaded a second time.
         if life is not None and life.state is State.UNLOADING:

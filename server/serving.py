@@ -117,9 +117,9 @@ class ServedModel:
         "_axes",
         "_batcher",
         "_clock",
-        "_default_timeout_s",
         "_groups",
         "_only_group",
+        "default_timeout_s",
         "derivatives",
         "entry",
         "name",
@@ -150,7 +150,7 @@ class ServedModel:
         self._only_group = None if signature.axes else groups[()]
         self._batcher = batcher
         self._clock = clock
-        self._default_timeout_s = default_timeout_s
+        self.default_timeout_s = default_timeout_s
 
     def predict(self, rows: Rows, *, timeout_s: float | None, on_done: Callable[[Answer], None]) -> Ticket:
         """Queue a request's rows; ``on_done`` is called once, on the event loop's thread.
@@ -159,7 +159,7 @@ class ServedModel:
         ``Batcher.submit`` raises; nothing of the request is queued then.
         """
         now_s = self._clock()
-        deadline_s = now_s + (self._default_timeout_s if timeout_s is None else timeout_s)
+        deadline_s = now_s + (self.default_timeout_s if timeout_s is None else timeout_s)
         ticket = Ticket(self, self._batcher, on_done)
         if self._only_group is not None:
             items = [self._item(self._only_group, rows, now_s, deadline_s, ticket)]

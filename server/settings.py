@@ -28,6 +28,9 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65_535)] = 8000
     #: gRPC port. Only 0, which turns gRPC off, is offered by this version.
     grpc_port: Annotated[int, Field(ge=0, le=65_535)] = 0
+    #: Processes that parse HTTP, on one port, beside one that executes; 0: one process does all. They pay where parsing
+    #: is what limits, and there are cores for them.
+    http_workers: Annotated[int, Field(ge=0, le=64)] = 0
     #: Directory of the model store. Created if missing.
     store: Path = Path("rowwise-store")
     #: Token that management needs. Without one, management answers loopback peers only.

@@ -75,7 +75,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "server.web",
     },
     "server.tensorflow_notices": {"tensorflow"},
-    "server.app": {"fastapi", "numpy", "starlette", "uvicorn", "server"},
+    "server.app": {"numpy", "server"},
+    "server.engine_process": {"zmq", "server"},
+    "server.http_listening": set(),
+    "server.http_server": {"uvicorn", "server.http_listening", "server.settings"},
+    "server.http_worker": {"zmq", "server"},
+    "server.logs": {"server.tensorflow_notices"},
+    # The supervisor loads neither models nor HTTP; a child becomes what it is to be.
+    "server.supervise": {"server.http_listening", "server.logs", "server.settings"},
+    "server.supervise.child": {"server.engine_process", "server.http_worker", "server.supervise"},
     "server.web": {
         "anyio",
         "fastapi",
@@ -335,6 +343,12 @@ def modules_without_tensorflow() -> list[str]:
 def test_importing_the_client_or_the_server_loads_no_tensorflow() -> None:
     for module in ("rowwise", "server.app", "rowwise.cli"):
         assert probe([module])[module]["tensorflow"] is False, f"importing {module} loads TensorFlow"
+
+
+def test_the_supervisor_loads_neither_models_nor_http() -> None:
+    script = "import sys, server.supervise.supervisor\nprint(*{name.split('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert not {"fastapi", "numpy", "starlette", "tensorflow", "uvicorn", "zmq"} & set(loaded.split())
 
 
 def test_importing_a_module_changes_nothing() -> None:

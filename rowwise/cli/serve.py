@@ -37,6 +37,15 @@ def serve(
         int | None,
         _option("--grpc-port", "gRPC port. Only 0 (off) is offered by this version.", panel=_NETWORK, metavar="N"),
     ] = None,
+    http_workers: Annotated[
+        int | None,
+        _option(
+            "--http-workers",
+            "Processes that parse HTTP, beside one that executes; 0: one process does all (0).",
+            panel=_NETWORK,
+            metavar="N",
+        ),
+    ] = None,
     token: Annotated[
         str | None,
         _option(
@@ -128,10 +137,13 @@ def serve(
         rowwise serve --model digits=models.digits:predict --import-package models
     """
     settings = settings_from(locals())
-    from server.app import serve as run
     from server.tensorflow_notices import quieten
 
     quieten()
+    if settings.http_workers:
+        from server.supervise.supervisor import supervise as run
+    else:
+        from server.app import serve as run
 
     raise typer.Exit(run(settings))
 

@@ -18,17 +18,26 @@ from server.store.errors import InvalidName
 from server.web.auth import Gate
 from server.web.bodies import Message, Receive, Send, read_body
 from server.web.errors import ClientGone, MethodNotAllowed, PathNotFound
-from server.web.health import Health
 from server.web.interfaces import RequestMetrics
 from server.web.paths import VerbPath, canonical_path, parse_verb_path
 from server.web.predict import Predictor
 from server.web.request_headers import PredictHeaders, RequestIds
 from server.web.status import CLIENT_GONE, Reply, error_reply
 
-__all__ = ["REQUEST_ID", "App", "Front", "PreparedApp", "Scope"]
+__all__ = ["IS_PREDICTION", "REQUEST_ID", "App", "Front", "PreparedApp", "Probes", "Scope"]
 
 Scope = dict[str, Any]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Probes(Protocol):
+    """What probes ask."""
+
+    def live(self) -> Reply | None:
+        """Say that the process is alive."""
+
+    def ready(self) -> Reply | None:
+        """Say whether it can answer."""
 
 
 class PreparedApp(Protocol):
@@ -41,8 +50,9 @@ class PreparedApp(Protocol):
         """Serve one ASGI connection."""
 
 
-#: Key of the request's id in the scope that the application behind sees.
+#: Keys in the scope that the application behind sees: the request's id, and whether it asks for a prediction.
 REQUEST_ID = "rowwise.request_id"
+IS_PREDICTION = "rowwise.is_prediction"
 
 _LOG = logging.getLogger("rowwise.web")
 _ACCESS = logging.getLogger("rowwise.access")
@@ -65,14 +75,18 @@ class Front:
         self,
         app: PreparedApp,
         predictor: Predictor,
-        health: Health,
+        health: Probes,
         settings: Settings,
         metrics: RequestMetrics,
         gate: Gate,
+        *,
+        is_here: Callable[[VerbPath], bool] | None = None,
     ) -> None:
         self._app = app
-        #: Probes that are answered here, before the application behind is there.
+        #: Probes that are answered here, before the application behind is there; it answers where they return None.
         self._probes = {"/v2/health/live": health.live, "/v2/health/ready": health.ready}
+        #: Whether a prediction is to be answered here; the application behind answers the others. None: all are.
+        self._is_here = is_here
         self.predictor = predictor
         self._metrics = metrics
         self._gate = gate if settings.protect_predict else None
@@ -101,11 +115,12 @@ class Front:
             verb_path = self._paths[path]
         except KeyError:
             verb_path = self._remember(path)
-        if verb_path is None and path in self._probes and scope["method"] == "GET":
-            reply = self._probes[path]()
+        reply = self._probes[path]() if path in self._probes and scope["method"] == "GET" else None
+        if reply is not None:
             await _send_reply(send, reply, request_id)
             status = reply.status
-        elif verb_path is None:
+        elif verb_path is None or not (self._is_here is None or self._is_here(verb_path)):
+            scope = {**scope, IS_PREDICTION: verb_path is not None}
             status = await self._pass_on(scope, receive, send, request_id)
         else:
             status = await self._predict(verb_path, headers, request_id, scope, receive, send)
@@ -117,9 +132,12 @@ class Front:
     def hot_path(self, url: bytes) -> VerbPath | None:
         """Return the prediction that a request line's target asks for; None: it is not one, or not as most send it."""
         try:
-            return self._hot_paths[url]
+            found = self._hot_paths[url]
         except KeyError:
-            pass
+            found = self._remember_hot(url)
+        return None if found is None or not (self._is_here is None or self._is_here(found)) else found
+
+    def _remember_hot(self, url: bytes) -> VerbPath | None:
         plain = self._gate is None and not any(byte in url for byte in b"%?#") and url.isascii()
         found = self._remember(url.decode("ascii")) if plain else None
         if found is not None and found.verb != "predict":

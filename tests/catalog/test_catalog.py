@@ -15,7 +15,8 @@ import tensorflow as tf
 from server.artifact import CERTIFICATE_FILE, COSTS_FILE, SAVED_MODEL_DIR, CompiledGraph, ExecutionMode, Manifest
 from server.batching import ModelUnloaded, QueueLimits
 from server.build import BuildFailed, ImportSource
-from server.catalog import Catalog, CatalogOptions
+from server.catalog import Catalog
+from server.catalog_options import CatalogOptions
 from server.engine import ArtifactRefused, EngineError
 from server.hosting import Host
 from server.protocol import Rows

@@ -1,0 +1,110 @@
+"""The composition root of the engine process: everything but callers, who are with the workers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import sys
+
+import zmq
+
+from server.app import Service
+from server.errors import RowwiseError
+from server.http_server import HttpServer, new_event_loop, uvicorn_config
+from server.link.engine_end import EngineEnd
+from server.logs import log_to_stderr
+from server.memory import bound_arenas
+from server.metrics import Metrics
+from server.request_counts import RequestCounts
+from server.store import Store
+from server.supervise.orders import Orders
+from server.supervise.supervision import ENGINE, REFUSED
+from server.tally import Tally
+from server.web.forwarding import FromWorkers
+from server.xla_cache import keep_executables
+
+__all__ = ["run_engine"]
+
+_log = logging.getLogger("rowwise")
+
+
+def run_engine(orders: Orders) -> int:
+    """Serve workers until SIGTERM, then until the last of them has gone. Returns the exit code.
+
+    Errors are printed as a sentence: a store in use or damaged, a setting that makes no sense.
+    """
+    settings = orders.settings
+    log_to_stderr(settings.log_level, ENGINE)
+    bound_arenas()
+    try:
+        with Store.open(settings.store) as store:
+            keep_executables(settings.store / "xla-cache")
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+                return runner.run(_serve(orders, store))
+    except (RowwiseError, ValueError) as error:
+        print(f"rowwise: {error}", file=sys.stderr)  # noqa: T201 - the supervisor ends, this is what is left to read
+        return REFUSED
+    except OSError as error:
+        print(f"rowwise: {error.strerror or error}", file=sys.stderr)  # noqa: T201
+        return REFUSED
+    finally:
+        if os.getppid() != orders.supervisor_pid:
+            # It was killed, so nobody else clears up.
+            shutil.rmtree(orders.runtime.path, ignore_errors=True)
+
+
+async def _serve(orders: Orders, store: Store) -> int:
+    # Callers' requests are logged where they come in.
+    settings = orders.settings.model_copy(update={"access_log": False})
+    runtime = orders.runtime
+    counts = RequestCounts(
+        Tally(runtime.tally(ENGINE)),
+        others=lambda: [path for path in map(runtime.tally, orders.workers) if path.exists()],
+    )
+    counts.keep((name, str(record.version)) for name in store.models() for record in store.versions(name))
+    metrics = Metrics(requests=counts)
+
+    async def announce() -> None:
+        await end.announce()
+
+    service = Service.assemble(settings, store, metrics, announce=announce)
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    end = EngineEnd(
+        runtime.link,
+        pid=os.getpid(),
+        serving=service.catalog.serving,
+        on_waited=lambda served, queue_s: metrics.of_version(served.name, served.version, served.entry).waited(queue_s),
+        context=context,
+    )
+    server = HttpServer(uvicorn_config(settings, app=FromWorkers(service.front), uds=str(runtime.http)))
+    stopping: asyncio.Task[None] | None = None
+
+    async def stop_after_workers() -> None:
+        await end.until_alone(settings.grace_s)
+        server.should_exit = True
+
+    def stop() -> None:
+        nonlocal stopping
+        if stopping is not None:
+            server.force_exit = server.should_exit = True
+            return
+        service.catalog.begin_drain()
+        stopping = asyncio.create_task(stop_after_workers())
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGHUP, _log.info, "SIGHUP: no setting can be changed while the server runs")
+    end.start()
+    serving = asyncio.create_task(server.serve())
+    await service.start()
+    try:
+        await serving
+    finally:
+        await service.stop(settings.grace_s)
+        end.close()
+        context.term()
+    return 0

@@ -1,0 +1,47 @@
+"""Sockets that listen for callers, bound before anything else is done, so that a port in use is said at once."""
+
+from __future__ import annotations
+
+import socket
+
+__all__ = ["BACKLOG", "listen", "listen_shared"]
+
+#: Connections that the kernel holds until they are accepted; a burst of callers must not see a refusal.
+BACKLOG = 2048
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Errors: ValueError with the reason."""
+    listener = _bound(host, port, shared=False)
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+def listen_shared(host: str, port: int, *, n: int) -> list[socket.socket]:
+    """Return ``n`` sockets that listen on one port; the kernel spreads connections over them by their addresses.
+
+    Errors: ValueError with the reason, also where another server shares its port in the same way.
+    """
+    # Only one that does not share finds out that somebody else listens.
+    with _bound(host, port, shared=False) as probe:
+        port = probe.getsockname()[1]
+    listeners = [_bound(host, port, shared=True) for _ in range(n)]
+    for listener in listeners:
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    return listeners
+
+
+def _bound(host: str, port: int, *, shared: bool) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shared:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ValueError(f"can't listen on {host}:{port}: {error.strerror}; choose another --port or --host") from None
+    return listener

@@ -1,0 +1,59 @@
+"""The composition root of an HTTP worker: callers on one side, the engine on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from functools import partial
+
+import zmq
+
+from server.http_server import HttpServer, new_event_loop, uvicorn_config
+from server.link.worker_end import WorkerEnd
+from server.logs import log_to_stderr
+from server.request_counts import WorkerMetrics
+from server.supervise.orders import Orders
+from server.tally import Tally
+from server.web import HotLaneProtocol
+from server.web.worker_app import create_worker_app
+
+__all__ = ["run_worker"]
+
+_log = logging.getLogger("rowwise")
+
+
+def run_worker(orders: Orders) -> int:
+    """Answer callers until SIGTERM, then those who are here already. Returns the exit code."""
+    log_to_stderr(orders.settings.log_level, orders.name)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(_serve(orders))
+
+
+async def _serve(orders: Orders) -> int:
+    assert orders.listener is not None, "a worker has a listening socket"
+    settings, runtime = orders.settings, orders.runtime
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    link = WorkerEnd(runtime.link, pid=os.getpid(), context=context)
+    front, health = create_worker_app(
+        link, settings, WorkerMetrics(Tally(runtime.tally(orders.name))), engine_socket=runtime.http
+    )
+    server = HttpServer(uvicorn_config(settings, app=front, http=partial(HotLaneProtocol, front=front)))
+    server.stop_on_signals(health.begin_drain)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _nothing_to_read)
+    link.start()
+    listener = socket.socket(fileno=orders.listener)
+    address, port = listener.getsockname()[:2]
+    _log.info("Rowwise answers on http://%s:%d (store: %s)", address, port, settings.store)
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        link.close()
+        context.term()
+    return 0
+
+
+def _nothing_to_read() -> None:
+    _log.debug("SIGHUP: no setting can be changed while the server runs")

@@ -1,0 +1,17 @@
+"""Where the log goes, and what a line of it looks like."""
+
+from __future__ import annotations
+
+import logging
+
+from server.tensorflow_notices import open_stderr
+
+__all__ = ["log_to_stderr"]
+
+
+def log_to_stderr(level: str, process: str = "") -> None:
+    """Log to standard error from now on; ``process`` names this one where there are several."""
+    name = f"{process}: " if process else ""
+    logging.basicConfig(
+        level=level.upper(), format=f"%(asctime)s %(levelname)-7s {name}%(message)s", stream=open_stderr()
+    )

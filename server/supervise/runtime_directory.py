@@ -1,0 +1,42 @@
+"""The private directory of a server of several processes: the sockets between them, and what they count."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["RuntimeDirectory"]
+
+#: A Unix socket's path must fit into 108 bytes (unix(7)).
+_MAX_PATH_BYTES = 90
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeDirectory:
+    """Its layout. Nobody but this user can enter it, so who connects to its sockets is one of us."""
+
+    path: Path
+
+    @classmethod
+    def make(cls) -> RuntimeDirectory:
+        """Make a new one, mode 0700. Errors: OSError; ValueError where temporary files have too long a path."""
+        path = Path(tempfile.mkdtemp(prefix="rowwise-"))
+        if len(str(path).encode()) > _MAX_PATH_BYTES:
+            path.rmdir()
+            raise ValueError(f"{str(path.parent)!r} is too long for sockets in it: set TMPDIR to a shorter path")
+        return cls(path)
+
+    @property
+    def link(self) -> str:
+        """The ZeroMQ address of the engine."""
+        return f"ipc://{self.path / 'link.sock'}"
+
+    @property
+    def http(self) -> Path:
+        """The socket of the engine's own HTTP application."""
+        return self.path / "http.sock"
+
+    def tally(self, name: str) -> Path:
+        """The file in which a child counts, and its successor goes on."""
+        return self.path / f"{name.replace(' ', '-')}.tally"
