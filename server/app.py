@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from server.batching import Batch, Item, QueueLimits
+from server.batch_log import BatchLog
+from server.batching import Batch, Item, Observers, QueueLimits
 from server.build import Builder, BuildLimits
 from server.catalog import Catalog
 from server.catalog_options import CatalogOptions
@@ -90,7 +91,10 @@ class Service:
     ) -> Service:
         """Wire the parts. Errors: ValueError for a setting that makes no sense."""
         options = _catalog_options(settings)
-        host = Host(limits=QueueLimits(max_rows=settings.queue_rows), observer=_BatchMetrics(metrics))
+        batches = BatchLog()
+        host = Host(
+            limits=QueueLimits(max_rows=settings.queue_rows), observer=Observers(_BatchMetrics(metrics), batches)
+        )
         host.start()
         catalog = Catalog(
             store=store,
@@ -112,7 +116,7 @@ class Service:
                 metrics.of_version(name, version, entry).queue_depth(n_rows)
 
         metrics.before_scrape(count_waiting)
-        return cls(host, catalog, create_app(catalog, settings, metrics))
+        return cls(host, catalog, create_app(catalog, settings, metrics, batches))
 
     async def start(self) -> None:
         """Begin to load what is to serve."""

@@ -24,6 +24,7 @@ from server.batching.errors import (
 from server.batching.interfaces import Executor, Observer
 from server.batching.isolate import Isolated, RowErrors, isolate
 from server.batching.items import Batch, Item, Part, Span
+from server.batching.observing import Observers
 from server.batching.plan import Dispatch, Idle, Policy, Reason, Waiting, WaitUntil, plan
 from server.batching.queue import Group, Quota
 from server.batching.shares import Share
@@ -47,6 +48,7 @@ __all__ = [
     "Item",
     "ModelUnloaded",
     "Observer",
+    "Observers",
     "Part",
     "Policy",
     "QueueFull",

@@ -285,6 +285,8 @@ class Batcher:
             bucket,
             spans,
             n_rows=n_rows,
+            n_waiting=n_before,
+            load=decision.load,
             reason=decision.reason,
             dispatched_s=now_s,
             predicted_s=group.costs.cost(bucket),

@@ -109,7 +109,9 @@ class Batch:
         "finished_s",
         "group",
         "id",
+        "load",
         "n_rows",
+        "n_waiting",
         "predicted_s",
         "reason",
         "spans",
@@ -126,6 +128,8 @@ class Batch:
         reason: str,
         dispatched_s: float,
         predicted_s: float,
+        n_waiting: int = 0,
+        load: float = 0.0,
     ) -> None:
         self.id = batch_id
         self.group = group
@@ -134,6 +138,10 @@ class Batch:
         #: its batches through its parts, and a way back would keep outputs alive until the cycle collector runs.
         self.spans = spans
         self.n_rows = n_rows
+        #: Rows of the group that waited when it was planned, its own among them.
+        self.n_waiting = n_waiting
+        #: What arrived then, as a share of the best throughput.
+        self.load = load
         self.reason = reason
         self.dispatched_s = dispatched_s
         #: Measured cost of the bucket, seconds.

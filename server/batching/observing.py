@@ -7,7 +7,7 @@ import logging
 from server.batching.interfaces import Observer
 from server.batching.items import Batch, Item
 
-__all__ = ["GuardedObserver", "NullObserver"]
+__all__ = ["GuardedObserver", "NullObserver", "Observers"]
 
 _log = logging.getLogger(__name__)
 
@@ -51,3 +51,25 @@ class GuardedObserver:
             self._observer.dropped(item)
         except Exception:  # noqa: BLE001 - metrics must not stop the batcher
             _log.exception("an observer failed on an item that was dropped")
+
+
+class Observers:
+    """Tells several observers; what one raises keeps the others from nothing."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = tuple(GuardedObserver(observer) for observer in observers)
+
+    def dispatched(self, batch: Batch) -> None:
+        """Tell each."""
+        for observer in self._observers:
+            observer.dispatched(batch)
+
+    def finished(self, batch: Batch, error: BaseException | None) -> None:
+        """Tell each."""
+        for observer in self._observers:
+            observer.finished(batch, error)
+
+    def dropped(self, item: Item) -> None:
+        """Tell each."""
+        for observer in self._observers:
+            observer.dropped(item)

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
@@ -120,7 +120,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dispatch(Generic[QueueT]):
-    """Run rows of ``queue`` in ``bucket`` now.
+    """Run rows of ``queue`` in ``bucket`` now. ``load`` is that of all queues, where the choice looked at it.
 
     Rows due before ``give_up_before_s`` are to be answered with an error first; minus infinity gives up none.
     """
@@ -129,6 +129,7 @@ class Dispatch(Generic[QueueT]):
     bucket: int
     reason: Reason
     give_up_before_s: float = -math.inf
+    load: float = field(default=0.0, compare=False)
 
     @property
     def by_deadline(self) -> bool:
@@ -186,7 +187,8 @@ def plan(
         within = [queue for queue in queues if queue.share.used_s <= limit_s]
         oldest, urgent = min(within, key=_oldest_s), min(within, key=_due_s)
     if now_s + margin * clear_s <= urgent.due_s:
-        return Dispatch(oldest, oldest.costs.best(oldest.n_rows, load / n_executors), Reason.OLDEST)
+        load /= n_executors
+        return Dispatch(oldest, oldest.costs.best(oldest.n_rows, load), Reason.OLDEST, load=load)
     return _nearest_deadline(urgent, margin, now_s)
 
 

@@ -15,13 +15,13 @@ from server.web.auth import Gate
 from server.web.bodies import Receive, Send
 from server.web.front import App, Front, Scope
 from server.web.health import Health
-from server.web.interfaces import Catalog
+from server.web.interfaces import Batches, Catalog
 from server.web.predict import Predictor
 
 __all__ = ["create_app"]
 
 
-def create_app(catalog: Catalog, settings: Settings, metrics: Metrics) -> Front:
+def create_app(catalog: Catalog, settings: Settings, metrics: Metrics, batches: Batches | None = None) -> Front:
     """Return the ASGI callable that serves ``catalog``. Its ``prepare`` makes what is behind it ahead of need."""
     gate = Gate(None if settings.token is None else settings.token.get_secret_value())
     health = Health(catalog)
@@ -30,7 +30,7 @@ def create_app(catalog: Catalog, settings: Settings, metrics: Metrics) -> Front:
     def make() -> App:
         from server.web.application import create_application
 
-        return create_application(catalog, settings, metrics, gate, health)
+        return create_application(catalog, settings, metrics, gate, health, batches)
 
     return Front(_Later(make), predictor, health, settings, metrics, gate)
 

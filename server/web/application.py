@@ -12,11 +12,12 @@ from server.errors import RowwiseError
 from server.metrics import Metrics
 from server.settings import Settings
 from server.web.auth import Gate
+from server.web.debug import debug_router
 from server.web.errors import MethodNotAllowed, PathNotFound, WebError
 from server.web.front import REQUEST_ID
 from server.web.health import Health
 from server.web.health_routes import health_router
-from server.web.interfaces import Catalog
+from server.web.interfaces import Batches, Catalog
 from server.web.management import management_router
 from server.web.model_status import model_status_router
 from server.web.status import Reply, error_body, error_reply, internal_error_reply
@@ -24,12 +25,21 @@ from server.web.status import Reply, error_body, error_reply, internal_error_rep
 __all__ = ["create_application"]
 
 
-def create_application(catalog: Catalog, settings: Settings, metrics: Metrics, gate: Gate, health: Health) -> FastAPI:
+def create_application(
+    catalog: Catalog,
+    settings: Settings,
+    metrics: Metrics,
+    gate: Gate,
+    health: Health,
+    batches: Batches | None = None,
+) -> FastAPI:
     """Return the application. Nothing that is hot passes through it."""
     # No interactive documentation: its pages load scripts from other hosts. /openapi.json is there.
     app = FastAPI(title="Rowwise", docs_url=None, redoc_url=None, redirect_slashes=False)
     app.include_router(health_router(health, metrics))
     app.include_router(management_router(catalog, settings, metrics, gate))
+    if batches is not None:
+        app.include_router(debug_router(batches, gate))
     app.include_router(model_status_router(catalog, gate if settings.protect_predict else None))
 
     @app.exception_handler(RowwiseError)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from server.build.source import Source
 from server.errors import RowwiseError
@@ -16,6 +16,7 @@ from server.store.records import VersionRecord
 
 __all__ = [
     "Answer",
+    "Batches",
     "Catalog",
     "EntryPoint",
     "RequestMetrics",
@@ -134,6 +135,13 @@ class RequestMetrics(Protocol):
 
     def request_without_model(self, code: int) -> None:
         """Count a request that no version answered."""
+
+
+class Batches(Protocol):
+    """Where the last batches are remembered."""
+
+    def recent(self, *, model: str | None = None, limit: int = 512) -> list[dict[str, Any]]:
+        """Return the newest first, of one model or of all."""
 
 
 class ServingCatalog(Protocol):

@@ -47,7 +47,7 @@ class ServerProcess:
             time.sleep(0.05)
         raise AssertionError(f"the server did not start:\n{self.log}")
 
-    def wait_ready(self, *, timeout_s: float = 90.0) -> Self:
+    def wait_ready(self, *, timeout_s: float = 300.0) -> Self:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             answer = httpx.get(self.url + "/v2/health/ready")

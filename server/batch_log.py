@@ -1,0 +1,110 @@
+"""The batches of the last moments, and why each ran when and as it did.
+
+A record is a few numbers, taken when a batch has ended; the sentences are made when somebody asks for them. No inputs
+and no request ids are kept.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from typing import Any
+
+from server.batching import Batch, Item, Reason
+
+__all__ = ["BatchLog"]
+
+#: Batches that are remembered: a second or so of a busy server.
+_KEPT = 512
+
+_WHY_THEN = {
+    Reason.OLDEST: "an executor was free and its first row had waited longest of the models within their share",
+    Reason.DEADLINE: "an executor was free and its nearest deadline was in danger",
+    Reason.RESCUE: "an executor was free and a deadline could only be met by a quicker bucket than the best one",
+    Reason.SHED: "an executor was free; rows that the best bucket would have finished late were given up",
+}
+
+
+class BatchLog:
+    """Remembers the last batches. An ``Observer`` of the batching core; ``recent`` is called on the same thread."""
+
+    def __init__(self) -> None:
+        self._records: deque[tuple[Batch, float, float, int, str | None]] = deque(maxlen=_KEPT)
+        #: What the batcher's clock shows, in seconds since 1970.
+        self._epoch_s = time.time() - time.monotonic()
+
+    def dispatched(self, batch: Batch) -> None:
+        """Nothing is known before it has run."""
+
+    def finished(self, batch: Batch, error: BaseException | None) -> None:
+        """Take a record."""
+        started_s = batch.dispatched_s
+        waits_s = [started_s - item.arrived_s for item, _, _ in batch.spans]
+        name = None if error is None else type(error).__name__
+        self._records.append((batch, max(waits_s), min(waits_s), len(waits_s), name))
+
+    def dropped(self, item: Item) -> None:
+        """It ran in no batch."""
+
+    def recent(self, *, model: str | None = None, limit: int = _KEPT) -> list[dict[str, Any]]:
+        """Return the newest batches first, of one model or of all. Times are milliseconds, if not named otherwise."""
+        found: list[dict[str, Any]] = []
+        for batch, longest_s, shortest_s, n_requests, error in reversed(self._records):
+            key: Any = batch.group.key
+            if model is not None and key.model != model:
+                continue
+            if len(found) >= limit:
+                break
+            found.append(
+                {
+                    "id": batch.id,
+                    "model": key.model,
+                    "version": key.version,
+                    "entry": key.entry,
+                    "lengths": list(key.lengths),
+                    "started_at_s": round(self._epoch_s + batch.dispatched_s, 6),
+                    "requests": n_requests,
+                    "rows": batch.n_rows,
+                    "bucket": batch.bucket,
+                    "padding": batch.n_padding,
+                    "longest_wait_ms": _ms(longest_s),
+                    "shortest_wait_ms": _ms(shortest_s),
+                    "predicted_ms": _ms(batch.predicted_s),
+                    "took_ms": _ms(batch.finished_s - batch.dispatched_s),
+                    "error": error,
+                    "reason": str(batch.reason),
+                    "why_then": _WHY_THEN.get(Reason(batch.reason), str(batch.reason)),
+                    "why_this_size": _why_this_size(batch),
+                }
+            )
+        return found
+
+
+def _why_this_size(batch: Batch) -> str:
+    costs = batch.group.costs
+    waiting = batch.n_waiting
+    chosen = f"bucket {batch.bucket} takes {_ms(batch.predicted_s)} ms, {_us_per_row(batch.predicted_s, batch.n_rows)}"
+    rivals = [
+        f"bucket {bucket} {_us_per_row(costs.cost(bucket), min(bucket, waiting))}"
+        for bucket in costs.buckets
+        if bucket != batch.bucket and bucket in _neighbours(costs.buckets, batch.bucket)
+    ]
+    beside = f" (against {', '.join(rivals)})" if rivals else ""
+    if batch.reason != Reason.OLDEST:
+        return f"{waiting} rows waited; {chosen}{beside}"
+    load = f"{batch.load:.0%} load"
+    return f"{waiting} rows waited at {load}, and this makes all callers wait least: {chosen}{beside}"
+
+
+def _neighbours(buckets: tuple[int, ...], bucket: int) -> tuple[int, ...]:
+    place = buckets.index(bucket)
+    return buckets[max(0, place - 1) : place + 2]
+
+
+def _us_per_row(cost_s: float, n_rows: int) -> str:
+    return f"{cost_s / n_rows * 1e6:.3g} us a row"
+
+
+def _ms(seconds: float) -> float | None:
+    return None if math.isnan(seconds) else round(seconds * 1e3, 4)
