@@ -129,6 +129,9 @@ class Certificate:
     bitwise_groups: tuple[tuple[tuple[int, ...], ...], ...] = ()
     #: Op types of the batched graphs that XLA drops (asserts) or computes otherwise: they are not to be compiled by it.
     not_for_xla: tuple[str, ...] = ()
+    #: False if a size in the batched graphs is known only when they run, which XLA can't compile: what a loop without a
+    #: visible bound keeps for its gradient, the tokens of a text.
+    sizes_known: bool = True
     #: What the comparison allowed, relative to a row's largest magnitude, by dtype.
     tolerance: dict[str, float]
 

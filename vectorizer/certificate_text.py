@@ -25,6 +25,7 @@ def _lines(certificate: Mapping[str, Any]) -> Iterator[str]:
         f"loops in the graph: {certificate['loops_unbatched']} for one example, {certificate['loops_batched']} for a "
         "batch"
     )
+    yield from _about_xla(certificate)
     yield ""
     yield from _table(
         ("op", "runs", "by", "count", "where"),
@@ -38,6 +39,19 @@ def _lines(certificate: Mapping[str, Any]) -> Iterator[str]:
         yield f"\nfail on some value of a row: {', '.join(raising)}"
     yield ""
     yield from _parity(certificate)
+
+
+def _about_xla(certificate: Mapping[str, Any]) -> Iterator[str]:
+    # Certificates of before do not say.
+    if not certificate.get("sizes_known", True):
+        yield (
+            "XLA can't compile it, as a size in it is known only when it runs: of a result, or of what a loop keeps "
+            "for its gradient (there a bound that can be seen helps: tf.range(tf.minimum(n, 64)))"
+        )
+    elif certificate.get("not_for_xla"):
+        yield f"not compiled by XLA, which drops or computes otherwise: {', '.join(certificate['not_for_xla'])}"
+    elif certificate["loops_batched"]:
+        yield "all sizes in its loops are known beforehand, so that XLA can compile it"
 
 
 def _parity(certificate: Mapping[str, Any]) -> Iterator[str]:

@@ -140,6 +140,7 @@ def vectorize(
         probes=probes.counts(),
         bitwise_groups=bits.groups(),
         not_for_xla=tuple(sorted(made.not_for_xla)),
+        sizes_known=made.are_for_xla,
         tolerance={output.dtype.name: output.tolerance(tolerance) for output in outputs},
     )
     vectorized = Vectorized(

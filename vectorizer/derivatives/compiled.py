@@ -112,6 +112,7 @@ def _checked(choice: Choice, base: Vectorized, setting: Setting, made: _Made) ->
         loops_batched=made.loops_batched,
         parity=tuple(parity),
         not_for_xla=tuple(sorted(made.not_for_xla)),
+        sizes_known=made.is_for_xla,
         n_probes_refused=len(refused) + kinks,
         tolerance={result.dtype.name: result.tolerance(setting.tolerance) for result in choice.results},
     )

@@ -28,11 +28,13 @@ class LoopedDerivative:
         self._choice = choice
         self._once = tf.function(self._pull_once, autograph=False)
         self._rows = tf.function(self._each_row, autograph=False)
-        index = tf.TensorSpec([], tf.int32)
-        #: Traced by itself: TensorFlow can't differentiate a branch on a tape that is in a loop.
-        self._row = tf.function(self._pull_row, autograph=False).get_concrete_function(
-            index, index, *function.inputs.values()
-        )
+        if choice.kind in ("jacobian", "hessian"):
+            index = tf.TensorSpec([], tf.int32)
+            #: Traced by itself: TensorFlow can't differentiate a branch on a tape that is in a loop. Nor at all for the
+            #: others, which need no second derivative of ops that may have none.
+            self._row = tf.function(self._pull_row, autograph=False).get_concrete_function(
+                index, index, *function.inputs.values()
+            )
 
     def __call__(self, example: Mapping[str, np.ndarray], answer: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the derivative's results in their order. ``answer`` is the output for this example.

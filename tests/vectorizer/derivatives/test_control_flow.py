@@ -70,12 +70,15 @@ def test_while_loop_is_differentiated_through_as_many_steps_as_each_row_took() -
     check(model, shrink, ROWS)
     assert model.is_for_xla
     assert not model.derivatives["gradient"].is_for_xla, "what the loop keeps grows while it runs"
+    assert "XLA can't compile it" in model.derivatives["gradient"].certificate.to_text()
+    assert not model.derivatives["gradient"].certificate.sizes_known
 
 
 def test_loop_over_a_range_of_each_rows_own_length_is_differentiated_twice() -> None:
     inputs = {"x": spec(2, dtype=tf.float64), "n": spec(dtype=tf.int32)}
     model = vectorize(repeat, inputs=inputs, buckets=(2,), derivatives=DERIVATIVES)
     assert all(derivative.is_for_xla for derivative in model.derivatives.values()), "no row takes more than 4 steps"
+    assert "known beforehand" in model.derivatives["gradient"].certificate.to_text()
     check(model, repeat, ROWS, n=np.array([3, 0, 9], np.int32))
 
 

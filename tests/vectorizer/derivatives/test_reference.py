@@ -29,6 +29,22 @@ def test_a_wrong_converter_of_a_backward_op_is_caught() -> None:
         gradient(loss, inputs={"x": spec(3)}, buckets=(2,), converters={"TanhGrad": doubled})
 
 
+def test_a_gradient_needs_no_second_derivative_of_an_op() -> None:
+    """The gradient of a crop was refused, as the crop's own gradient has none."""
+    x = np.random.default_rng(0).normal(size=(2, 3, 4, 1)).astype(np.float32)
+
+    def total(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.image.crop_and_resize(x[None], [[0.0, 0.2, 1.0, 0.7]], [0], (2, 2)) ** 2)
+
+    slope = gradient(total, inputs={"x": spec(3, 4, 1)}, buckets=(2,))
+    for row, got in zip(x, slope(x=x), strict=True):
+        with tf.GradientTape() as tape:
+            given = tf.constant(row)
+            tape.watch(given)
+            value = total(given)
+        np.testing.assert_allclose(got, tape.gradient(value, given), rtol=1e-5, atol=1e-6)
+
+
 def test_a_probe_at_a_kink_says_nothing_and_is_counted() -> None:
     def sign_of_rounding(x: tf.Tensor) -> tf.Tensor:
         # At [1, 1, 1] the two are equal but for rounding, and the larger one takes the gradient.
