@@ -1,0 +1,162 @@
+"""Which version of each model serves, and how another one takes its place.
+
+A switch loads and warms the new version beside the old one, writes it down in the store, and is then one assignment:
+requests that come after it go to the new version, those before it are finished by the old one. Switches of one model
+come one after the other. All of it runs on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections import defaultdict
+from pathlib import Path
+
+from server.background import Background
+from server.engine import EngineError
+from server.errors import RowwiseError
+from server.hosting import Host, Hosted
+from server.serving_versions import Announce
+from server.spec import ModelSpec
+from server.store import State, Store
+from server.version_life import Life
+
+__all__ = ["Switching"]
+
+_log = logging.getLogger(__name__)
+
+
+class Switching:
+    """The serving version of each model.
+
+    ``lives`` is the catalog's: what became of each version since the server was started. ``announce`` is awaited after
+    what serves has changed, and before what served is unloaded. ``queue_rows`` and ``default_timeout_s`` hold for
+    versions whose specification has none of its own, ``batch_limit`` for all.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        host: Host,
+        lives: dict[tuple[str, int], Life],
+        background: Background,
+        announce: Announce,
+        queue_rows: int,
+        default_timeout_s: float,
+        batch_limit: int | None,
+    ) -> None:
+        self._store = store
+        self._host = host
+        self._lives = lives
+        self._background = background
+        self._announce = announce
+        self._queue_rows = queue_rows
+        self._default_timeout_s = default_timeout_s
+        self._batch_limit = batch_limit
+        #: The serving version of each model. Replaced as a whole entry, read by every request.
+        self._serving: dict[str, Hosted] = {}
+        #: One change of what serves at a time, for each model.
+        self._changes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        #: Why a model that should serve does not, by name. Written by whoever tried; a switch clears it.
+        self.missing: dict[str, str] = {}
+
+    def serving(self, name: str) -> Hosted | None:
+        """Return the version that serves, None where none does."""
+        return self._serving.get(name)
+
+    def all_serving(self) -> list[tuple[str, Hosted]]:
+        """Return every model's name with the version that serves."""
+        return list(self._serving.items())
+
+    def change(self, name: str) -> asyncio.Lock:
+        """Return what must be held by whoever changes what serves under that name."""
+        return self._changes[name]
+
+    async def switch(self, name: str, version: int) -> None:
+        """Load a built version and let it serve. Called under the model's lock.
+
+        Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built; ArtifactRefused or LoadFailed;
+            StoreUnwritable. Then nothing has changed.
+        """
+        serving = self._serving.get(name)
+        if serving is not None and serving.model.version == version:
+            return
+        artifact = self._store.artifact_dir(name, version)
+        life = self._lives.setdefault((name, version), Life(State.BUILT))
+        life.state, life.reason = State.LOADING, ""
+        life.settled.clear()
+        try:
+            await self._load(name, version, artifact, life)
+        finally:
+            # A build that has got here says itself when it is over.
+            if life.task is None or life.task.done():
+                life.settled.set()
+
+    async def withdraw(self, name: str) -> None:
+        """Let no version serve; return when what was admitted is answered. Called under the model's lock."""
+        serving = self._serving.pop(name, None)
+        if serving is not None:
+            await self._retire(serving, self._mark_unloading(serving))
+
+    async def _load(self, name: str, version: int, artifact: Path, life: Life) -> None:
+        serving = self._serving.get(name)
+        spec = ModelSpec.model_validate(self._store.spec(name, version))
+        loop = asyncio.get_running_loop()
+        try:
+            hosted = await self._host.load(
+                name,
+                version,
+                artifact,
+                queue_rows=spec.queue or self._queue_rows,
+                default_timeout_s=self._default_timeout_s
+                if spec.default_timeout_ms is None
+                else spec.default_timeout_ms / 1_000,
+                batch_limit=self._batch_limit,
+            )
+        except EngineError as error:
+            life.state, life.reason = State.UNLOADED, str(error)
+            raise
+        except asyncio.CancelledError:
+            life.state = State.UNLOADED
+            raise
+        # Once the disk may say that this version is the active one, it becomes that here too, cancelled or not.
+        writing = loop.run_in_executor(None, self._store.activate, name, version)
+        cancelled: asyncio.CancelledError | None = None
+        while not writing.done():
+            try:
+                await asyncio.wait({writing})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        try:
+            writing.result()
+        except RowwiseError:
+            life.state = State.UNLOADED
+            await self._host.unload(hosted)
+            raise
+        self._serving[name] = hosted
+        life.state = State.AVAILABLE
+        self.missing.pop(name, None)
+        _log.info("model %r: version %d serves", name, version)
+        if serving is not None:
+            self._background.start(self._retire(serving, self._mark_unloading(serving)))
+        # What has just been loaded lives until it is unloaded: full collections need not look at it again.
+        gc.collect()
+        gc.freeze()
+        if cancelled is not None:
+            raise cancelled
+        await self._announce()
+
+    async def _retire(self, hosted: Hosted, life: Life | None) -> None:
+        await self._announce()
+        await self._host.unload(hosted)
+        # It may have been activated again meanwhile, and then it is loaded a second time.
+        if life is not None and life.state is State.UNLOADING:
+            life.state = State.UNLOADED
+
+    def _mark_unloading(self, hosted: Hosted) -> Life | None:
+        life = self._lives.get((hosted.model.name, hosted.model.version))
+        if life is not None and life.state is State.AVAILABLE:
+            life.state = State.UNLOADING
+        return life
