@@ -21,7 +21,10 @@ _ANSWERS = re.compile(r"answers on (http://[\d.]+:\d+)")
 class ServerProcess:
     """``rowwise serve`` on a free port. ``log`` is all that it has printed."""
 
-    def __init__(self, store: Path, *options: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, store: Path, *options: str, environment: dict[str, str] | None = None, waits: bool = True
+    ) -> None:
+        self.store = store
         self._log_path = store.with_name(store.name + f"-{time.monotonic_ns()}.log")
         with self._log_path.open("wb") as log:
             self.process = subprocess.Popen(
@@ -32,7 +35,7 @@ class ServerProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        self.url = self._wait_for_url()
+        self.url = self._wait_for_url() if waits else ""
 
     @property
     def log(self) -> str:

@@ -1,0 +1,211 @@
+"""The server as several processes: the same answers, whatever process ends meanwhile."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from server_process import ServerProcess
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
+
+PREDICT = "/v1/models/digits:predict"
+BODY = json.dumps({"instances": [[0.25] * 64]}).encode()
+
+
+@pytest.fixture(scope="module")
+def parted(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """An engine and two workers, with what the server in one process has built."""
+    store = tmp_path_factory.mktemp("parted") / "store"
+    shutil.copytree(server.store, store)
+    with ServerProcess(store, "--http-workers", "2") as running:
+        yield running.wait_ready()
+
+
+def children(server: ServerProcess) -> dict[str, int]:
+    """Return the process ids of a supervisor's children by their names."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == server.process.pid:
+                found[(process / "cmdline").read_bytes().split(b"\0")[-2].decode()] = int(process.name)
+        except (OSError, IndexError):
+            continue
+    return found
+
+
+def until(holds: Callable[[], object], *, timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.05)
+
+
+class Callers:
+    """Callers that ask until they are stopped, and note how each request ended and when."""
+
+    def __init__(self, url: str, *, n: int, bodies: list[tuple[str, bytes]]) -> None:
+        self._address = url.removeprefix("http://")
+        self._bodies = bodies
+        self._stopped = threading.Event()
+        #: Status (0: the connection broke), when it was sent, when it ended.
+        self.ends: list[tuple[int, float, float]] = []
+        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(n)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def codes(self) -> Counter[int]:
+        return Counter(code for code, _, _ in self.ends if code)
+
+    def _ask(self, number: int) -> None:
+        connection = http.client.HTTPConnection(self._address, timeout=60)
+        while not self._stopped.is_set():
+            number += 1
+            path, body = self._bodies[number % len(self._bodies)]
+            began = time.monotonic()
+            try:
+                connection.request("POST", path, body)
+                answer = connection.getresponse()
+                answer.read()
+                code = answer.status
+            except (OSError, http.client.HTTPException):
+                connection.close()
+                code = 0
+            self.ends.append((code, began, time.monotonic()))
+            if code != 200:
+                time.sleep(0.01)
+        connection.close()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def counted(server: ServerProcess) -> Counter[int]:
+    """Return the requests that a scrape shows, by status code."""
+    sums: Counter[int] = Counter()
+    for line in httpx.get(server.url + "/metrics", timeout=30).text.splitlines():
+        if line.startswith("rowwise_requests_total{"):
+            sums[int(line.split('code="')[1].split('"')[0])] += int(float(line.rsplit(" ", 1)[1]))
+    return sums
+
+
+def test_answers_are_those_of_one_process_to_the_byte(server: ServerProcess, parted: ServerProcess) -> None:
+    requests: list[tuple[str, bytes]] = [
+        (PREDICT, json.dumps({"instances": [[(n * k) % 17 / 16 for k in range(64)]] * (1 + n % 5)}).encode())
+        for n in range(40)
+    ]
+    requests += [
+        (PREDICT, json.dumps({"inputs": [[0.5] * 64] * 3}).encode()),
+        ("/v1/models/digits/versions/1:predict", BODY),
+        ("/v1/models/digits/versions/9:predict", BODY),
+        ("/v1/models/nobody:predict", BODY),
+        (PREDICT, b"{"),
+        (PREDICT, b'{"instances": [[1]]}'),
+        ("/v1/models/digits:classify", b"{}"),
+    ]
+    with httpx.Client(base_url=server.url) as one, httpx.Client(base_url=parted.url) as several:
+        for path, body in requests:
+            expected, got = one.post(path, content=body), several.post(path, content=body)
+            assert (got.status_code, got.content) == (expected.status_code, expected.content)
+        for path in ("/v1/models/digits", "/v1/models/digits/metadata", "/v1/models/digits/certificate"):
+            assert several.get(path).content == one.get(path).content
+
+
+def test_a_killed_worker_is_replaced_and_a_scrape_still_shows_what_callers_counted(parted: ServerProcess) -> None:
+    before = counted(parted)
+    bodies = [(PREDICT, BODY), (PREDICT, BODY), (PREDICT, b"{"), ("/v1/models/nobody:predict", BODY)]
+    callers = Callers(parted.url, n=6, bodies=bodies)
+    until(lambda: len(callers.ends) > 100)
+    old = children(parted)
+    os.kill(old["worker 1"], signal.SIGKILL)
+    until(lambda: children(parted).get("worker 1", old["worker 1"]) != old["worker 1"])
+    n_until_then = len(callers.ends)
+    until(lambda: len(callers.ends) > n_until_then + 100)
+    callers.stop()
+    assert children(parted)["worker 2"] == old["worker 2"]
+    assert {200, 400, 404} <= callers.codes.keys() <= {200, 400, 404}
+    # What was counted for a caller whose connection broke before the answer came was nobody's answer.
+    broken = sum(code == 0 for code, _, _ in callers.ends)
+    surplus = counted(parted) - before - callers.codes
+    assert callers.codes - (counted(parted) - before) == Counter()
+    assert surplus.total() <= broken <= 6
+
+
+def test_a_killed_engine_fails_what_is_under_way_within_a_second_and_comes_back(parted: ServerProcess) -> None:
+    expected = httpx.post(parted.url + PREDICT, content=BODY).content
+    before = counted(parted)
+    callers = Callers(parted.url, n=4, bodies=[(PREDICT, BODY)])
+    until(lambda: len(callers.ends) > 50)
+    engine = children(parted)["engine"]
+    killed_s = time.monotonic()
+    os.kill(engine, signal.SIGKILL)
+    until(lambda: callers.codes[503])
+    answer = httpx.get(parted.url + "/v2/health/ready")
+    assert answer.status_code == 503
+    assert "engine" in answer.json()["error"]
+    refused = httpx.post(parted.url + PREDICT, content=BODY)
+    assert refused.status_code == 503
+    assert int(refused.headers["Retry-After"]) >= 1
+    time.sleep(1)
+    callers.stop()
+    under_way = [(code, end) for code, began, end in callers.ends if began <= killed_s < end]
+    assert len(under_way) == 4
+    assert all(end - killed_s < 1.0 for _, end in under_way)
+    assert callers.codes.keys() == {200, 503}
+    assert not [code for code, _, _ in callers.ends if code == 0], "workers keep their connections"
+    parted.wait_ready()
+    assert children(parted)["engine"] != engine
+    again = httpx.post(parted.url + PREDICT, content=BODY)
+    assert (again.status_code, again.content) == (200, expected)
+    # Every answer was counted, those that no engine was there for too: and nothing was forgotten with the engine.
+    now = counted(parted) - before
+    assert now[200] == callers.codes[200] + 1
+    assert now[503] == callers.codes[503] + 1
+
+
+def test_sigterm_answers_what_was_accepted_and_ends_every_process(parted: ServerProcess) -> None:
+    connections = [http.client.HTTPConnection(parted.url.removeprefix("http://"), timeout=60) for _ in range(6)]
+    for connection in connections:
+        connection.request("POST", PREDICT, BODY)
+        assert connection.getresponse().read()
+    pids = children(parted)
+    large = json.dumps({"instances": [[0.5] * 64] * 600}).encode()
+    for connection in connections:
+        connection.request("POST", PREDICT, large)
+    parted.process.send_signal(signal.SIGTERM)
+    answers = [connection.getresponse() for connection in connections]
+    assert [answer.status for answer in answers] == [200] * 6
+    assert {len(json.loads(answer.read())["predictions"]) for answer in answers} == {600}
+    for connection in connections:
+        connection.close()
+    assert parted.process.wait(40) == 0
+    assert not [name for name, pid in pids.items() if Path(f"/proc/{pid}").exists()]
+
+
+def test_the_others_end_by_themselves_when_the_supervisor_is_killed(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "store", "--http-workers", "1") as server:
+        server.wait_ready()
+        pids = children(server)
+        assert set(pids) == {"engine", "worker 1"}
+        server.kill()
+        until(lambda: not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()], timeout_s=20)
+
+
+def test_what_the_engine_refuses_to_start_with_ends_the_server_with_its_sentence(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "store", "--http-workers", "1", "--grpc-port", "8001", waits=False)
+    assert server.process.wait(60) == 1
+    assert "gRPC is not offered by this version" in server.log
