@@ -61,6 +61,7 @@ __all__ = [
     "at_rows",
     "convert_body",
     "convert_rows",
+    "converted",
     "copied_call",
     "has_cpu_kernel",
     "nothing_but_checks",
@@ -73,7 +74,13 @@ __all__ = [
 _lock = threading.RLock()
 
 
-def _inline_call(func: Any, converter: Any, inputs: Sequence[Any], n_outputs: int | None = None) -> list[Any]:
+def _inline_call(
+    func: Any,
+    converter: Any,
+    inputs: Sequence[Any],
+    n_outputs: int | None = None,
+    known: Sequence[tuple[Any, Any]] = (),
+) -> list[Any]:
     """Convert a function's body in place: pfor's own version loses the outputs of restored functions.
 
     Differentiating a function adds outputs to its graph that earlier calls of it do not have: ``n_outputs`` says how
@@ -82,7 +89,7 @@ def _inline_call(func: Any, converter: Any, inputs: Sequence[Any], n_outputs: in
     graph = function_graph(func)
     if len(inputs) != len(graph.inputs):
         raise ValueError(f"function {graph.name} takes {len(graph.inputs)} inputs, got {len(inputs)}")
-    for inner, outer in zip(graph.inputs, inputs, strict=True):
+    for inner, outer in (*zip(graph.inputs, inputs, strict=True), *known):
         converter._add_conversion(inner, outer)
     first = _ops.get_default_graph().num_operations()
     if _bodies:
@@ -151,16 +158,28 @@ def _convert_variants(graph: Any, converter: Any) -> None:
             converter._add_conversion(op.outputs[0], made)
 
 
-def convert_body(pfor_input: Any, graph: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Convert the body of a loop or branch, in place: ``inputs`` and results are wrapped tensors, all rows each."""
+def convert_body(
+    pfor_input: Any, graph: Any, inputs: Sequence[Any], *, known: Sequence[tuple[Any, Any]] = ()
+) -> list[Any]:
+    """Convert the body of a loop or branch, in place: ``inputs`` and results are wrapped tensors, all rows each.
+
+    ``known`` are tensors of the body that need no conversion, each with the wrapped tensor that stands for it.
+    """
     _bodies.append(None)
     try:
-        return _convert_inside(pfor_input, graph, inputs)
+        return _convert_inside(pfor_input, graph, inputs, known=known)
     finally:
         _bodies.pop()
 
 
-def _convert_inside(pfor_input: Any, graph: Any, inputs: Sequence[Any], *, n_outputs: int | None = None) -> list[Any]:
+def _convert_inside(
+    pfor_input: Any,
+    graph: Any,
+    inputs: Sequence[Any],
+    *,
+    n_outputs: int | None = None,
+    known: Sequence[tuple[Any, Any]] = (),
+) -> list[Any]:
     outer = pfor_input.pfor
     inner = _stock.PFor(
         loop_var=outer.loop_var,
@@ -171,7 +190,12 @@ def _convert_inside(pfor_input: Any, graph: Any, inputs: Sequence[Any], *, n_out
         all_indices_partitioned=outer.all_indices_partitioned,
         pfor_config=outer.pfor_config,
     )
-    return _inline_call(graph, inner, inputs, n_outputs)
+    return _inline_call(graph, inner, inputs, n_outputs, known)
+
+
+def converted(pfor_input: Any, tensor: Any) -> Any:
+    """Return what stands for a tensor of the function whose op is being converted, wrapped."""
+    return pfor_input.pfor._convert_helper(tensor)
 
 
 def at_rows(pfor_input: Any, rows: int) -> Any:

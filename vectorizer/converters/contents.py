@@ -30,6 +30,8 @@ class Content:
     is_bounded: bool = False
     #: The one write to a list that is otherwise blank, not yet made: its index, and the element of each row.
     pending: tuple[Any, tf.Tensor] | None = None
+    #: The rows of ``dense`` that are the batch's; None: all. Only reads and writes of elements know of it.
+    places: tf.Tensor | None = None
 
     def of_rows(self, rows: int, element: Sequence[int] | None = None) -> Content:
         """Return the list with elements for each row, blank only if its elements are still unknown."""

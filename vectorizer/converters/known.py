@@ -35,11 +35,13 @@ def settled(value: Any) -> Any:
     return wrap_list(blank.with_dense(tf.tensor_scatter_nd_update(blank.dense, *placed(at, item))))
 
 
-def placed(at: tf.Tensor, item: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the indices and updates of a scatter that writes an item of each row.
+def placed(at: tf.Tensor, item: tf.Tensor, places: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the indices and updates of a scatter that writes an item of each row, to ``places`` if not all rows.
 
-    Shapes: at [] or [rows], item [rows, *element]; to be written to [n, rows, *element].
+    Shapes: at [] or [rows], item [rows, *element], places [rows]; to be written to [n, rows, *element].
     """
+    if places is not None:
+        return tf.stack([tf.broadcast_to(at, places.shape), tf.cast(places, at.dtype)], axis=1), item
     if at.shape.rank == 0:
         return tf.reshape(at, [1, 1]), item[tf.newaxis]
     return tf.stack([at, tf.range(item.shape[0], dtype=at.dtype)], axis=1), item

@@ -95,10 +95,11 @@ def _written(content: Content, at: tf.Tensor, item: tf.Tensor) -> tf.Tensor:
     here = tf.compat.v1.get_default_graph()
     readers = [op for op in dense.consumers() if op.type in ("GatherNd", "GatherV2") and op.graph is here]
     with tf.control_dependencies(readers):
-        places, items = placed(at, item)
+        places, items = placed(at, item, content.places)
         if mask is not None:
             old = tf.gather_nd(dense, places)
-            items = rows_where(mask, items, old) if at.shape.rank else rows_where(mask, items[0], old[0])[tf.newaxis]
+            is_one_piece = items.shape.rank > item.shape.rank
+            items = rows_where(mask, items[0], old[0])[tf.newaxis] if is_one_piece else rows_where(mask, items, old)
         return tf.tensor_scatter_nd_update(dense, places, items)
 
 
@@ -110,9 +111,10 @@ def _get_item(pfor_input: Any) -> Any:
     at = valid_index(index.t, size=content.n, stacked=index.is_stacked)
     if not content.per_row:
         return wrap(tf.gather(content.dense, at), stacked=index.is_stacked)
-    if not index.is_stacked:
+    if not index.is_stacked and content.places is None:
         return wrap(tf.gather(content.dense, at), stacked=True)
-    places = tf.stack([at, tf.range(rows_of(pfor_input), dtype=at.dtype)], axis=1)
+    rows = tf.range(rows_of(pfor_input)) if content.places is None else content.places
+    places = tf.stack([tf.broadcast_to(at, rows.shape), tf.cast(rows, at.dtype)], axis=1)
     return wrap(tf.gather_nd(content.dense, places), stacked=True)
 
 

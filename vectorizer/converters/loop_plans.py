@@ -61,9 +61,9 @@ class LoopOp:
         other.rows = rows
         return other
 
-    def run(self, graph: Any, values: Sequence[Any]) -> list[Any]:
-        """Convert a function of the loop, in place."""
-        return [known_value(value) for value in convert_body(self.pfor_input, graph, values)]
+    def run(self, graph: Any, values: Sequence[Any], *, known: Sequence[tuple[Any, Any]] = ()) -> list[Any]:
+        """Convert a function of the loop, in place; what is ``known`` of its tensors is not converted."""
+        return [known_value(value) for value in convert_body(self.pfor_input, graph, values, known=known)]
 
     def _with_room(self, inputs: list[Any]) -> list[Any]:
         """Give lists that grow in the loop the room that they need until its end, where that is known."""

@@ -45,6 +45,7 @@ from vectorizer.checks import checks_in
 from vectorizer.converters.bounds import remember_bound
 from vectorizer.converters.contents import Content
 from vectorizer.converters.known import lent
+from vectorizer.converters.loop_parts import Part, part_of
 from vectorizer.converters.loop_plans import LoopOp, Plan, UnfixedShapeError, planned
 from vectorizer.converters.masks import current_mask, masked, of_rows
 from vectorizer.converters.partitions import first_rows, loop_sizes
@@ -62,10 +63,11 @@ _Begun = tuple[tf.Tensor, _State, dict[int, tf.Tensor]]
 class _Loop:
     """One conversion of a While op."""
 
-    def __init__(self, loop: LoopOp, plan: Plan, values: Sequence[Any]) -> None:
+    def __init__(self, loop: LoopOp, plan: Plan, values: Sequence[Any], *, part: Part | None = None) -> None:
         self._loop = loop
         self._plan = plan
         self._values = list(values)
+        self._part = part or Part(loop.rows)
 
     def convert(self) -> list[Any]:
         """Build the loop: the variables after it."""
@@ -86,7 +88,7 @@ class _Loop:
         """Return all variables, the changing ones replaced; those that an op may fail on with a lender's rows."""
         plan = self._plan
         changed = {index: plan.given(index, leaves) for index, leaves in plan.unpacked(state).items()}
-        values = [changed.get(index, value) for index, value in enumerate(self._values)]
+        values = [self._part.at_its_rows(index, changed.get(index, value)) for index, value in enumerate(self._values)]
         if lender is None:
             return values
         return [lent(value, lender) if index in plan.lent else value for index, value in enumerate(values)]
@@ -97,7 +99,7 @@ class _Loop:
     def _made(self, values: Sequence[Any]) -> _State:
         """Convert the body: the changing variables' new values."""
         plan, loop = self._plan, self._loop
-        made = loop.run(loop.body, values)
+        made = loop.run(loop.body, values, known=self._part.elements(values))
         new = {}
         for index in plan.changing:
             origin = getattr(list_content(made[index]), "origin", None)
@@ -106,9 +108,12 @@ class _Loop:
         return plan.packed(new)
 
     def _shapes(self) -> dict[int, list[tf.TensorShape]]:
-        rows = self._loop.rows
+        part, rows = self._part, self._loop.rows
         return {
-            index: [tf.TensorShape(leaf.shape) for leaf in self._plan.leaves(index, rows)]
+            index: [
+                tf.TensorShape(leaf.shape)
+                for leaf in self._plan.leaves(index, part.rows if index in part.lists else rows)
+            ]
             for index in self._plan.changing
         }
 
@@ -132,6 +137,8 @@ class _Loop:
         if around is not None:
             active = active & around
         sizes = loop_sizes(self._loop.rows) if self._plan.may_partition else ()
+        if sizes:
+            self._part = part_of(self._loop, self._plan)
         _, state, left_with = self._advanced((active, start, self._shared(start)), sizes)
         return {index: self._left(index, leaves, left_with) for index, leaves in self._plan.unpacked(state).items()}
 
@@ -179,11 +186,19 @@ class _Loop:
         active, state, left_with = begun
         plan, rows = self._plan, self._loop.rows
         places = first_rows(active, sizes[0])
-        axes = {index: [leaf.axis for leaf in plan.leaves(index, rows)] for index in plan.changing}
+        part = self._part.shrunk(places)
+        axes = {
+            index: [None if index in part.lists else leaf.axis for leaf in plan.leaves(index, rows)]
+            for index in plan.changing
+        }
         few = _Loop(
             self._loop.at_rows(sizes[0]),
             plan,
-            [value if index in plan.changing else cut(value, places, rows) for index, value in enumerate(self._values)],
+            [
+                value if index in plan.changing or part.is_whole(index) else cut(value, places, rows)
+                for index, value in enumerate(self._values)
+            ],
+            part=part,
         )
         few_state = {
             index: [rows_at(leaf, places, axis) for leaf, axis in zip(leaves, axes[index], strict=True)]
