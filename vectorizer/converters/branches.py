@@ -45,7 +45,7 @@ from vectorizer.converters.known import captured, known_value, lent
 from vectorizer.converters.masks import masked, of_rows
 from vectorizer.converters.partitions import branch_sizes, first_rows
 from vectorizer.converters.raising import can_raise
-from vectorizer.converters.rows import borrowed, rows_put, where_at
+from vectorizer.converters.rows import borrowed, rows_put, slots_of, where_at
 from vectorizer.converters.value_forms import OptionalForm, cut, flat, form_of
 
 __all__ = ["CONVERTERS"]
@@ -226,9 +226,9 @@ def _run_branch(
             smaller = at_rows(pfor_input, n)
             made = convert_body(smaller, branch, [cut(value, places, rows) for value in inputs])
             few = _flat(forms, outcome.apart(made, smaller), n)
+        slots = slots_of(places, rows)
         return [
-            rows_put(nothing, places, value, leaf.axis)
-            for leaf, nothing, value in zip(leaves, skip(), few, strict=True)
+            rows_put(nothing, slots, value, leaf.axis) for leaf, nothing, value in zip(leaves, skip(), few, strict=True)
         ]
 
     n_taking = tf.reduce_sum(tf.cast(takes, tf.int32))

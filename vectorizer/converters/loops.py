@@ -49,7 +49,7 @@ from vectorizer.converters.loop_parts import Part, part_of
 from vectorizer.converters.loop_plans import LoopOp, Plan, UnfixedShapeError, planned
 from vectorizer.converters.masks import current_mask, masked, of_rows
 from vectorizer.converters.partitions import first_rows, loop_sizes
-from vectorizer.converters.rows import borrowed, rows_at, rows_put, where_at
+from vectorizer.converters.rows import borrowed, rows_at, rows_put, slots_of, where_at
 from vectorizer.converters.value_forms import StackForm, cut, flat
 
 __all__ = ["CONVERTERS"]
@@ -186,6 +186,7 @@ class _Loop:
         active, state, left_with = begun
         plan, rows = self._plan, self._loop.rows
         places = first_rows(active, sizes[0])
+        slots = slots_of(places, rows)
         part = self._part.shrunk(places)
         axes = {
             index: [None if index in part.lists else leaf.axis for leaf in plan.leaves(index, rows)]
@@ -208,15 +209,15 @@ class _Loop:
         with of_rows(places):
             few_active, made, left = few._advanced((tf.gather(active, places), few_state, few_left), sizes[1:])
         return (
-            rows_put(active, places, few_active, 0),
+            rows_put(active, slots, few_active, 0),
             {
                 index: [
-                    rows_put(whole, places, new, axis)
+                    rows_put(whole, slots, new, axis)
                     for whole, new, axis in zip(state[index], leaves, axes[index], strict=True)
                 ]
                 for index, leaves in made.items()
             },
-            {index: rows_put(left_with[index], places, value, 0) for index, value in left.items()},
+            {index: rows_put(left_with[index], slots, value, 0) for index, value in left.items()},
         )
 
     def _step(self, active: tf.Tensor, state: _State, left_with: dict[int, tf.Tensor]) -> _Begun:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-__all__ = ["borrowed", "rows_at", "rows_put", "rows_where", "where_at"]
+__all__ = ["borrowed", "rows_at", "rows_put", "rows_where", "slots_of", "where_at"]
 
 
 def rows_where(mask: tf.Tensor, yes: tf.Tensor, no: tf.Tensor) -> tf.Tensor:
@@ -42,16 +42,17 @@ def rows_at(value: tf.Tensor, places: tf.Tensor, axis: int | None) -> tf.Tensor:
     return value if axis is None else tf.gather(value, places, axis=axis)
 
 
-def rows_put(whole: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, axis: int | None) -> tf.Tensor:
-    """Return the whole batch with ``rows`` at ``places``, counted along ``axis``, or shared by all (None).
+def slots_of(places: tf.Tensor, rows: int) -> tf.Tensor:
+    """Return at which of ``places`` each of ``rows`` rows is; -1 for those that are at none. Shapes: [n] -> [rows]."""
+    is_at = tf.equal(tf.range(rows)[:, tf.newaxis], places)
+    return tf.where(tf.reduce_any(is_at, 1), tf.argmax(is_at, 1, output_type=tf.int32), -1)
 
-    A place may be named twice if its rows are the same.
+
+def rows_put(whole: tf.Tensor, slots: tf.Tensor, rows: tf.Tensor, axis: int | None) -> tf.Tensor:
+    """Return the whole batch with ``rows`` in their slots, counted along ``axis``, or shared by all (None).
+
+    It gathers and chooses: XLA scatters on a CPU in a loop over the rows.
     """
     if axis is None:
         return rows
-    if axis == 0:
-        return tf.tensor_scatter_nd_update(whole, places[:, tf.newaxis], rows)
-    order = [axis, *range(axis), *range(axis + 1, whole.shape.rank)]
-    back = [*range(1, axis + 1), 0, *range(axis + 1, whole.shape.rank)]
-    put = tf.tensor_scatter_nd_update(tf.transpose(whole, order), places[:, tf.newaxis], tf.transpose(rows, order))
-    return tf.transpose(put, back)
+    return where_at(slots >= 0, tf.gather(rows, tf.maximum(slots, 0), axis=axis), whole, axis=axis)
