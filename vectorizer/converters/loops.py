@@ -25,6 +25,7 @@ Source: the masked form of vectorizing a loop with divergent trip counts, as SIM
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -48,7 +49,7 @@ from vectorizer.converters.known import lent
 from vectorizer.converters.loop_parts import Part, part_of
 from vectorizer.converters.loop_plans import LoopOp, Plan, UnfixedShapeError, planned
 from vectorizer.converters.masks import current_mask, masked, of_rows
-from vectorizer.converters.partitions import first_rows, loop_sizes
+from vectorizer.converters.partitions import first_rows, loop_sizes, shrinking
 from vectorizer.converters.rows import borrowed, rows_at, rows_put, slots_of, where_at
 from vectorizer.converters.value_forms import StackForm, cut, flat
 
@@ -139,7 +140,8 @@ class _Loop:
         sizes = loop_sizes(self._loop.rows) if self._plan.may_partition else ()
         if sizes:
             self._part = part_of(self._loop, self._plan)
-        _, state, left_with = self._advanced((active, start, self._shared(start)), sizes)
+        with shrinking() if sizes else nullcontext():
+            _, state, left_with = self._advanced((active, start, self._shared(start)), sizes)
         return {index: self._left(index, leaves, left_with) for index, leaves in self._plan.unpacked(state).items()}
 
     def _shared(self, state: _State) -> dict[int, tf.Tensor]:

@@ -15,13 +15,15 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-__all__ = ["Partitioning", "branch_sizes", "first_rows", "loop_sizes", "partitioning"]
+__all__ = ["Partitioning", "branch_sizes", "first_rows", "loop_sizes", "partitioning", "shrinking"]
 
 #: A smaller batch is left whole: its ops cost nearly as much on half of the rows.
 _FEWEST = 8
 #: What a loop shrinks to: every size is a copy of its graph. An LSTM's steps cost by the row (product of 128 by 512
 #: under XLA: 8 rows 2.3 times two, 64 rows 4.8 times 8). Halves alone took 1.08 times as long at 64 rows.
 _LOOP_SHARES = (3 / 4, 1 / 2, 3 / 8, 1 / 4, 1 / 8)
+#: A loop in a loop that shrinks is copied with each of its sizes.
+_INNER_SHARES = (1 / 2, 1 / 4)
 #: Branches are run at one smaller size besides the whole batch: every size is a copy of the branch's graph.
 _BRANCH_SHARE = 4
 
@@ -33,6 +35,8 @@ class Partitioning:
         self.does = does
         #: Loops and branches of this conversion that were partitioned, or could have been.
         self.n_places = 0
+        #: How many loops that shrink the conversion is inside of.
+        self.depth = 0
 
     def found(self) -> bool:
         """Count a place; return True if it is to be partitioned."""
@@ -54,12 +58,22 @@ def partitioning(wanted: Partitioning) -> Iterator[None]:
         _wanted.pop()
 
 
+@contextmanager
+def shrinking() -> Iterator[None]:
+    """Convert the body of a loop that shrinks."""
+    _wanted[-1].depth += 1
+    try:
+        yield
+    finally:
+        _wanted[-1].depth -= 1
+
+
 def loop_sizes(rows: int) -> tuple[int, ...]:
     """Return the batch sizes that a loop of ``rows`` rows shrinks to, descending; none if it should not."""
     if not _wanted or rows < _FEWEST:
         return ()
     sizes: list[int] = []
-    for share in _LOOP_SHARES:
+    for share in _INNER_SHARES if _wanted[-1].depth else _LOOP_SHARES:
         size = int(rows * share)
         if size >= 2 and (sizes[-1] if sizes else rows) - size >= 2:
             sizes.append(size)
