@@ -3,6 +3,10 @@
 A per-example function multiplies a matrix with a vector, and so ``MatMul`` sees a stacked operand with a dimension
 of 1. pfor transposes around the product for ``W @ x``, about twice as slow as ``x @ W`` at 64 rows. Rows of
 length-1 operands fold into the product's own row dimension instead; other shapes go the way they went.
+
+A column times a row, which is the gradient by a matrix, has an element for each pair. Where only one of the two
+differs from row to row, pfor makes one product of all rows, whose elements then change places: in a Jacobian by a
+matrix (32 elements, 32 x 32, 128 rows) that takes 20 ms, and a product for each row 6 ms.
 """
 
 from __future__ import annotations
@@ -33,6 +37,14 @@ def _mat_mul(pfor_input: Any) -> Any:
             # (a @ b)^T = b^T @ a^T, and the transposes of vectors cost nothing.
             product = tf.matmul(reshaped(b, [rows, k]), a, transpose_b=not transpose_a)
             return wrap(tf.expand_dims(product, 2), stacked=True)
+    if a_stacked != b_stacked and pfor_input.op.inputs[0].shape[0 if transpose_a else 1] == 1:
+        product = tf.matmul(
+            a if a_stacked else a[tf.newaxis],
+            b if b_stacked else b[tf.newaxis],
+            transpose_a=transpose_a,
+            transpose_b=transpose_b,
+        )
+        return wrap(product, stacked=True)
     return stock_registry()["MatMul"](pfor_input)
 
 

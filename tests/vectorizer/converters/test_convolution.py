@@ -106,6 +106,21 @@ def test_derivative_by_the_filter_of_one_image() -> None:
     check_loop_free(gradient, {"y": RNG.normal(size=(8, 6, 5, 4)).astype(np.float32)})
 
 
+def test_derivative_by_a_filter_of_many_channels() -> None:
+    kernel = tf.constant(RNG.normal(size=(3, 2, 32, 5)).astype(np.float32))
+
+    def gradient(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(kernel)
+            loss = tf.reduce_sum(conv(x, kernel, strides=2) ** 2)
+        return tape.gradient(loss, kernel)
+
+    images = RNG.normal(size=(3, 5, 4, 32)).astype(np.float32)
+    made = check(gradient, {"x": images}, buckets=(3,), n_rows=(3,), rtol=1e-4).graphs
+    # One product for each place of the filter.
+    assert [op.type for graph in made.values() for op in graph.graph.get_operations()].count("BatchMatMulV2") == 6
+
+
 @pytest.mark.parametrize("options", [{}, {"padding": "VALID", "strides": [1, 2, 1, 2, 1]}])
 def test_three_dimensions(options: dict[str, Any]) -> None:
     check_loop_free(lambda x: conv3d(x, VOLUME_KERNEL, **options), {"x": VOLUMES})

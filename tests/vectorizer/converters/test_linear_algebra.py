@@ -162,3 +162,15 @@ def test_regularizer_of_each_row_is_refused_by_name() -> None:
         return tf.raw_ops.MatrixSolveLs(matrix=x, rhs=x, l2_regularizer=r)
 
     assert "the regularizer" in refused_ops(predict, x=spec(3, 3), r=spec(dtype=tf.float64))["MatrixSolveLs"]
+
+
+def test_column_times_a_row_of_which_one_is_shared_changes_no_places() -> None:
+    column = tf.constant(RNG.normal(size=(1, 3)).astype(np.float32))
+    vectorized = check_loopless(
+        lambda x: (tf.matmul(column, x[None], transpose_a=True), tf.matmul(x[:, None], column)),
+        {"x": RNG.normal(size=(3, 4)).astype(np.float32)},
+        buckets=(1, 3),
+    )
+    ops = [op.type for graph in vectorized.graphs.values() for op in graph.graph.get_operations()]
+    assert "Transpose" not in ops
+    assert "BatchMatMulV2" in ops
