@@ -145,22 +145,27 @@ def _forward(pfor_input: Any) -> Any:
     return wrap(tf.reshape(convolved, [rows, n, *place.reach, sizes(kernel)[-1]]), stacked=True)
 
 
-def _known_sizes(pfor_input: Any, index: int) -> list[int]:
+def _sizes_given(pfor_input: Any, index: int) -> list[int] | None:
     """Return sizes that the op is given: a derivative takes them from the shape of what it is the derivative by."""
     given = pfor_input.op.inputs[index]
     known = tf.get_static_value(given)
     if known is None and given.op.type == "ShapeN":
         shape = given.op.inputs[given.value_index].shape
         known = shape.as_list() if shape.is_fully_defined() else None
+    return None if known is None else [int(size) for size in known]
+
+
+def _known_sizes(pfor_input: Any, index: int) -> list[int]:
+    known = _sizes_given(pfor_input, index)
     if known is None:
         not_for_these("a filter of each row needs known sizes")
-    return [int(size) for size in known]
+    return known
 
 
 def _backprop_filter(pfor_input: Any) -> Any:
     """Shapes: images [rows, n, *space, c], filter sizes, gradients [rows, n, *reach, o] -> [rows, *taps, c, o]."""
     if not pfor_input.input(0).is_stacked and pfor_input.op_type == "Conv2DBackpropFilter":
-        return stock_registry()[pfor_input.op_type](pfor_input)
+        return _of_shared_images(pfor_input)
     images, gradients = (stacked(pfor_input.input(index), pfor_input) for index in (0, 2))
     pfor_input.unstacked_input(1)
     shape, kernel = sizes(images), _known_sizes(pfor_input, 1)
@@ -173,6 +178,28 @@ def _backprop_filter(pfor_input: Any) -> Any:
         has_many = shape[-1] >= _MANY_CHANNELS and 2 * shape[-1] >= kernel[-1]
         multiplied = _of_each_tap if has_many else _of_columns
     return wrap(tf.reshape(multiplied(images, by_place, place), [shape[0], *kernel]), stacked=True)
+
+
+def _of_shared_images(pfor_input: Any) -> Any:
+    """Make the rows further outputs of the filter, as pfor does.
+
+    Its sizes stay known here, so that a Jacobian, in which the images differ from row to row after all, knows them.
+    Shapes: images [n, *space, c], filter sizes, gradients [rows, n, *reach, o] -> [rows, *taps, c, o].
+    """
+    images = pfor_input.unstacked_input(0)
+    kernel = _sizes_given(pfor_input, 1)
+    gradients = stacked(pfor_input.input(2), pfor_input)
+    if (
+        kernel is None
+        or kernel[-2] != images.shape[-1]
+        or gradients.shape[0] is None
+        or pfor_input.get_attr("data_format") != b"NHWC"
+    ):
+        return stock_registry()[pfor_input.op_type](pfor_input)
+    rows = gradients.shape[0]
+    all_outputs = tf.constant([*kernel[:-1], rows * kernel[-1]], tf.int32)
+    (of_kernel,) = same_op(pfor_input, [images, all_outputs, folded_channels(gradients)])
+    return wrap(unfolded_channels(of_kernel, rows), stacked=True)
 
 
 def _of_each_tap(images: tf.Tensor, by_place: tf.Tensor, place: _Geometry) -> tf.Tensor:

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.vectorizer.oracle import check, spec
-from vectorizer import LoopedOpError, Vectorized, vectorize
+from vectorizer import Derivative, LoopedOpError, Vectorized, vectorize
 
 RNG = np.random.default_rng(0)
 BUCKETS = (1, 2, 7, 8)
@@ -104,6 +104,21 @@ def test_derivative_by_the_filter_of_one_image() -> None:
         return tape.gradient(loss, KERNEL)
 
     check_loop_free(gradient, {"y": RNG.normal(size=(8, 6, 5, 4)).astype(np.float32)})
+
+
+def test_jacobian_by_the_filter_does_not_loop_over_the_rows() -> None:
+    kernel = tf.Variable(KERNEL)
+    function = lambda x: conv(x, kernel, strides=3)  # noqa: E731
+    images = IMAGES[:2]
+    wanted = []
+    for image in images:
+        with tf.GradientTape(persistent=True) as tape:
+            result = function(tf.constant(image))
+        wanted.append(tape.jacobian(result, kernel, experimental_use_pfor=False))
+    jacobian = Derivative(kind="jacobian", wrt=kernel)
+    made = vectorize(function, inputs={"x": spec(6, 5, 3)}, buckets=(2,), derivatives=[jacobian])
+    np.testing.assert_allclose(made.derivatives["jacobian"](x=images), np.stack(wanted), rtol=1e-4, atol=1e-5)
+    assert made.derivatives["jacobian"].certificate.loops_batched == 0
 
 
 def test_derivative_by_a_filter_of_many_channels() -> None:
