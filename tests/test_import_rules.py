@@ -325,7 +325,7 @@ print(json.dumps(result))
 def probe(modules: list[str]) -> dict[str, dict[str, object]]:
     """Import ``modules`` one after another in a fresh interpreter; say what each changed."""
     done = subprocess.run(
-        [sys.executable, "-c", PROBE, *modules], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", PROBE, *modules], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     result: dict[str, dict[str, object]] = json.loads(done.stdout.splitlines()[-1])

@@ -21,7 +21,7 @@ from vectorizer.effects import walk_ops
 from vectorizer.errors import DeclarationError, ProbeError
 from vectorizer.inputs import example_array
 from vectorizer.lengths import Axis
-from vectorizer.patience import OutOfPatience, within
+from vectorizer.patience import OutOfPatience, Patience
 from vectorizer.probe_values import FILLS, drawn, extremes, filled, has_denormals, sprinkled
 from vectorizer.sizes import sizes_vary
 from vectorizer.trace import ExampleFunction
@@ -110,31 +110,32 @@ def make_probes(
         *(extreme for extreme in _extremes(function, axes, rng) if not _rounds_to_a_failure(function, extreme)),
     )
     works_on = False
-    for kind, label, example, lengths in candidates:
-        if works_on and kind is ProbeKind.EXTREME:
-            break  # one kernel that can't be stopped keeps a core busy; another one would keep the next
-        patience_s = max(_EXTREME_PATIENCE_S, 20 * slowest_s) if kind is ProbeKind.EXTREME else _PATIENCE_S
-        answers: tuple[np.ndarray, ...] = ()
-        outcome = "answered"
-        call, cancel = function.stoppable()
-        started = time.monotonic()
-        try:
-            answers = tuple(map(as_array, within(patience_s, call, example, cancel=cancel)))
-        except OutOfPatience as out:
-            if kind is not ProbeKind.EXTREME:
-                raise ProbeError(
-                    f"{function.name} does not end within {_PATIENCE_S:g} s on the example {shown(example)}: bound its "
-                    "loops, for a caller who sends such an example would hold up everybody in its batch"
-                ) from None
-            outcome, works_on = "unending", out.works_on
-        except (tf.errors.OpError, ValueError) as error:
-            last_error = error
-            outcome = "refused"
-        else:
-            slowest_s = max(slowest_s, time.monotonic() - started)
-            _check_shapes(function, example, answers)
-        probe = Probe(example=example, lengths=lengths, answers=answers, kind=kind, label=label)
-        sorted_by[outcome].append(probe)
+    with Patience() as patience:
+        for kind, label, example, lengths in candidates:
+            if works_on and kind is ProbeKind.EXTREME:
+                break  # one kernel that can't be stopped keeps a core busy; another one would keep the next
+            limit_s = max(_EXTREME_PATIENCE_S, 20 * slowest_s) if kind is ProbeKind.EXTREME else _PATIENCE_S
+            answers: tuple[np.ndarray, ...] = ()
+            outcome = "answered"
+            call, cancel = function.stoppable()
+            started = time.monotonic()
+            try:
+                answers = tuple(map(as_array, patience.within(limit_s, call, example, cancel=cancel)))
+            except OutOfPatience as out:
+                if kind is not ProbeKind.EXTREME:
+                    raise ProbeError(
+                        f"{function.name} does not end within {_PATIENCE_S:g} s on the example {shown(example)}: bound "
+                        "its loops, for a caller who sends such an example would hold up everybody in its batch"
+                    ) from None
+                outcome, works_on = "unending", out.works_on
+            except (tf.errors.OpError, ValueError) as error:
+                last_error = error
+                outcome = "refused"
+            else:
+                slowest_s = max(slowest_s, time.monotonic() - started)
+                _check_shapes(function, example, answers)
+            probe = Probe(example=example, lengths=lengths, answers=answers, kind=kind, label=label)
+            sorted_by[outcome].append(probe)
     if not sorted_by["answered"]:
         raise ProbeError(
             f"{function.name} raised on every probe, so nothing can be checked; give examples that it answers "

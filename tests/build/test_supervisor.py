@@ -69,7 +69,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]],
     def runner(coroutine: Coroutine[Any, Any, None]) -> None:
         factory = uvloop.new_event_loop if request.param == "uvloop" else None
         with asyncio.Runner(loop_factory=factory) as loop:
-            loop.run(asyncio.wait_for(coroutine, 60))
+            loop.run(asyncio.wait_for(coroutine, 300))
 
     return runner
 
@@ -89,7 +89,7 @@ def worker_pid(output: Path) -> int:
     return int((output / "pid").read_text())
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 20) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
@@ -501,7 +501,7 @@ def test_a_worker_dies_with_a_server_that_is_killed(tmp_path: Path) -> None:
         assert is_running(worker_pid(tmp_path))
         server.kill()
         server.wait()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while is_running(worker_pid(tmp_path)):
             assert time.monotonic() < deadline, "the worker outlived its server"
             time.sleep(0.005)

@@ -346,7 +346,7 @@ def test_restarted_server_serves_what_was_active_without_building(server: Server
         assert "is being loaded" in world.catalog.readiness()[0]
         await world.settle(lambda: not world.catalog.readiness())
         assert await world.predict(7.0) == 7.0
-        record = await asyncio.wait_for(world.catalog.wait("model", 1), 10)
+        record = await asyncio.wait_for(world.catalog.wait("model", 1), 60)
         assert (record.state, record.active) == (State.AVAILABLE, True)
         assert world.state(2) is State.UNLOADED
 

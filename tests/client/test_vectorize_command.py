@@ -160,7 +160,7 @@ def test_nothing_but_the_reason_is_on_the_screen(module):
         capture_output=True,
         text=True,
         env=environment,
-        timeout=110,
+        timeout=500,
         check=False,
     )
 

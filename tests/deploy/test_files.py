@@ -175,7 +175,7 @@ def scripted_server(status: int) -> Iterator[int]:
 def health_check(port: int) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "ROWWISE_PORT": str(port), "http_proxy": "http://127.0.0.1:9"}
     command = [sys.executable, str(ROOT / "deploy" / "health_check.py")]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=20)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_a_ready_server_is_healthy_and_no_proxy_is_asked() -> None:

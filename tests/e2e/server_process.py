@@ -42,7 +42,8 @@ class ServerProcess:
         return self._log_path.read_text(errors="replace")
 
     def _wait_for_url(self) -> str:
-        for _ in range(600):
+        deadline = time.monotonic() + 120.0
+        while time.monotonic() < deadline:
             if found := _ANSWERS.search(self.log):
                 return found.group(1)
             if self.process.poll() is not None:
@@ -53,7 +54,7 @@ class ServerProcess:
     def wait_ready(self, *, timeout_s: float = 300.0) -> Self:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            answer = httpx.get(self.url + "/v2/health/ready")
+            answer = httpx.get(self.url + "/v2/health/ready", timeout=60)
             if answer.status_code == 200:
                 return self
             time.sleep(0.1)
@@ -64,7 +65,7 @@ class ServerProcess:
         lines = httpx.get(self.url + "/metrics").text.splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((series + "{", series + " ")))
 
-    def terminate(self, *, timeout_s: float = 40.0) -> int:
+    def terminate(self, *, timeout_s: float = 120.0) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout_s)
 

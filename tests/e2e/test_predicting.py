@@ -95,7 +95,7 @@ def test_a_wrong_request_gets_its_code_and_a_sentence(
 
 
 def test_a_body_over_the_limit_is_refused_before_it_is_read(server: ServerProcess) -> None:
-    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
     connection.putrequest("POST", PREDICT)
     connection.putheader("Content-Length", str(2**40))
     connection.endheaders(b"{")

@@ -29,7 +29,7 @@ class PostBox:
         self.posted.put(lambda: function(*arguments))
 
     def run_one(self) -> None:
-        self.posted.get(timeout=10)()
+        self.posted.get(timeout=60)()
 
 
 class ScriptedRunner:
@@ -84,7 +84,7 @@ def test_executor_is_busy_until_its_result_was_taken_on_the_driving_thread(rig: 
     assert rig.engine.free() == 1
     rig.engine.start(rig.batch(1))
     assert rig.engine.free() == 0
-    take = rig.box.posted.get(timeout=10)
+    take = rig.box.posted.get(timeout=60)
     assert rig.engine.free() == 0
     assert rig.finished == []
     take()
@@ -104,8 +104,8 @@ def test_thread_ends_when_the_event_loop_is_gone(rig: Rig) -> None:
     rig.engine.attach(rig.group, ScriptedRunner(["nobody waits"]))  # type: ignore[arg-type]
     rig.box.is_closed = True
     rig.engine.start(rig.batch(1))
-    assert rig.box.refused.wait(10)
-    rig.engine._thread.join(10)
+    assert rig.box.refused.wait(60)
+    rig.engine._thread.join(60)
     assert not rig.engine._thread.is_alive()
 
 

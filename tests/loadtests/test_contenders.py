@@ -72,10 +72,14 @@ def test_a_server_that_exits_is_reported_with_its_last_words() -> None:
 
 def test_a_server_that_never_gets_ready_is_stopped_and_reported() -> None:
     code = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
-    server = Server("sleepy", lambda port: python(code, port), timeout_s=1.0)
-    with pytest.raises(RuntimeError, match=r"sleepy was not ready within 1 s:\n\d+") as caught, server:
-        pass
-    assert not is_running(int(str(caught.value).split()[-1]))
+    for limit_s in (1, 4, 16, 64):  # on a busy machine the first limits may pass before it says anything
+        server = Server("sleepy", lambda port: python(code, port), timeout_s=limit_s)
+        with pytest.raises(RuntimeError, match=f"sleepy was not ready within {limit_s} s:\n") as caught, server:
+            pass
+        *_, said = str(caught.value).split()
+        if said.isdigit():
+            break
+    assert not is_running(int(said))
 
 
 def test_the_block_restores_the_cores_it_was_given_even_after_an_error() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from models import digits, digits_convnet, embedding, handwriting, implied_volat
 Arrays = Mapping[str, np.ndarray]
 
 
+@functools.cache
 def traced(model: ModuleType) -> Any:
     return tf.function(model.predict).get_concrete_function(**model.INPUTS)
 

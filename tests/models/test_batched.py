@@ -14,7 +14,7 @@ import tensorflow as tf
 from models import digits, digits_convnet, embedding, implied_volatility, lstm
 from vectorizer import Length, Vectorized, vectorize
 
-BUCKETS = (1, 2, 8)
+BUCKETS = (1, 8)
 LENGTHS = {lstm: (16, 64), embedding: (32, 128)}
 
 

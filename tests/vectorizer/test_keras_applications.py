@@ -89,14 +89,12 @@ def recurrent(kind: str) -> tuple[Any, dict[str, np.ndarray]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", RECURRENT)
 def test_recurrent_network(kind: str) -> None:
     check(*recurrent(kind))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", RECURRENT)
 def test_exported_recurrent_network_is_traced_again_for_one_row(kind: str, tmp_path: Any) -> None:
     """Loaded SavedModels with loops failed: their restored bodies know neither outputs nor shapes."""

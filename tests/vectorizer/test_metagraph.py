@@ -97,7 +97,6 @@ def test_signature_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_basic_pitch_as_it_is_on_the_package_index() -> None:
     """A SavedModel of old Keras: 160 convolutions, mirrored padding, assertions about shapes, batches of any size."""
     basic_pitch = pytest.importorskip("basic_pitch", reason="the package basic-pitch is not installed")

@@ -34,12 +34,12 @@ class Connection:
         self.writer.write(data)
 
     async def answer(self) -> Answer:
-        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)).decode().split("\r\n")
+        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 60)).decode().split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
         return int(head[0].split()[1]), headers, await self.reader.readexactly(int(headers.get("content-length", 0)))
 
     async def is_closed(self) -> bool:
-        return await asyncio.wait_for(self.reader.read(1), 10) == b""
+        return await asyncio.wait_for(self.reader.read(1), 60) == b""
 
     async def aclose(self) -> None:
         self.writer.close()

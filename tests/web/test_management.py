@@ -174,7 +174,7 @@ def test_an_archive_over_the_limit_is_refused_while_it_arrives_and_leaves_no_fil
         "/v1/models/m",
         [(b"content-type", FORM.encode()), (b"content-length", b"999999999")],
     )
-    asyncio.run(asyncio.wait_for(announced.run(), 5))
+    asyncio.run(asyncio.wait_for(announced.run(), 60))
     assert announced.status == 413
 
 
@@ -189,7 +189,7 @@ def test_a_wrong_specification_is_refused_before_the_archive_is_read(service: Se
         wire.put(
             multipart((SPEC_PART, b'{"max_batch": 0}'), end=b"--B\r\n" + ARCHIVE_PART.encode() + b"\r\n\r\n"), more=True
         )
-        await asyncio.wait_for(wire.run(), 5)
+        await asyncio.wait_for(wire.run(), 60)
 
     asyncio.run(scenario())
     assert wire.status == 400
@@ -202,7 +202,7 @@ def test_a_caller_that_leaves_during_its_upload_leaves_no_file(service: Service)
     async def scenario() -> None:
         wire.put(b"--B\r\n" + ARCHIVE_PART.encode() + b"\r\n\r\n" + b"x" * 2**21, more=True)
         wire.leave()
-        await asyncio.wait_for(wire.run(), 5)
+        await asyncio.wait_for(wire.run(), 60)
 
     asyncio.run(scenario())
     assert wire.sent == []

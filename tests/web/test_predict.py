@@ -141,7 +141,7 @@ def test_a_body_over_the_limit_is_refused_before_it_is_read(upload_dir: Path) ->
         "the body of 101 bytes is over the limit of 100 bytes (max_body_bytes)",
     )
     unread = Wire(service, "POST", "/v1/models/sum:predict", [(b"content-length", b"1000000")])
-    asyncio.run(asyncio.wait_for(unread.run(), 5))
+    asyncio.run(asyncio.wait_for(unread.run(), 60))
     assert unread.status == 413
 
 
@@ -259,7 +259,7 @@ def test_a_caller_that_leaves_takes_its_rows_back(service: Service, model: Scrip
         wire = Wire(service, "POST", "/v1/models/sum:predict")
         wire.put(b'{"instances": [[1, 2, 3]]}')
         wire.leave()
-        await asyncio.wait_for(wire.run(), 5)
+        await asyncio.wait_for(wire.run(), 60)
         return wire
 
     assert asyncio.run(scenario()).sent == []
@@ -274,7 +274,7 @@ def test_a_caller_that_leaves_while_it_sends_is_not_executed(service: Service, m
         wire = Wire(service, "POST", "/v1/models/sum:predict")
         wire.put(b'{"instances": [[1, 2, 3]]', more=True)
         wire.leave()
-        await asyncio.wait_for(wire.run(), 5)
+        await asyncio.wait_for(wire.run(), 60)
         return wire
 
     assert asyncio.run(scenario()).sent == []
@@ -306,7 +306,7 @@ def test_a_late_answer_reaches_a_caller_that_waits(service: Service, model: Scri
         task = asyncio.create_task(wire.run())
         await model.admitted.wait()
         model.held[0](ScriptedAnswer(outputs=[np.array([6.0], np.float32)]))
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
         return wire
 
     assert asyncio.run(scenario()).sent[1]["body"] == b'{"predictions":[6.0]}'

@@ -9,22 +9,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.vectorizer.oracle import check, spec
-from vectorizer import Vectorized, vectorize
+from tests.vectorizer.converters.loopless import check_loopless
+from tests.vectorizer.oracle import spec
+from vectorizer import vectorize
 
 RNG = np.random.default_rng(0)
-BUCKETS = (1, 2, 7, 8)
 IMAGES = RNG.normal(size=(8, 6, 5, 3)).astype(np.float32)
 KERNELS = RNG.normal(size=(8, 3, 2, 3, 2)).astype(np.float32)
 KERNEL = tf.constant(KERNELS[0])
 IMAGE = tf.constant(IMAGES[0])
-
-
-def check_loop_free(function: Any, inputs: dict[str, Any], **options: Any) -> Vectorized:
-    vectorized = check(function, inputs, buckets=BUCKETS, n_rows=BUCKETS, **options)
-    assert vectorized.certificate.looped == ()
-    assert vectorized.certificate.loops_batched == vectorized.certificate.loops_unbatched
-    return vectorized
 
 
 def depthwise(image: tf.Tensor, kernel: tf.Tensor, **options: Any) -> tf.Tensor:
@@ -43,28 +36,28 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_shared_filter_is_not_a_loop(options: dict[str, Any]) -> None:
-    check_loop_free(lambda x: depthwise(x, KERNEL, **options), {"x": IMAGES})
+    check_loopless(lambda x: depthwise(x, KERNEL, **options), {"x": IMAGES})
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_filter_of_each_row(options: dict[str, Any]) -> None:
-    check_loop_free(lambda x, k: depthwise(x, k, **options), {"x": IMAGES, "k": KERNELS})
+    check_loopless(lambda x, k: depthwise(x, k, **options), {"x": IMAGES, "k": KERNELS})
 
 
 def test_filter_of_each_row_over_one_image() -> None:
-    check_loop_free(lambda k: depthwise(IMAGE, k), {"k": KERNELS})
+    check_loopless(lambda k: depthwise(IMAGE, k), {"k": KERNELS})
 
 
 def test_example_with_a_batch_of_its_own() -> None:
     pairs = np.stack([IMAGES, IMAGES[::-1]], 1)
-    check_loop_free(lambda x: depthwise(x, KERNEL), {"x": pairs})
-    check_loop_free(depthwise, {"image": pairs, "kernel": KERNELS})
+    check_loopless(lambda x: depthwise(x, KERNEL), {"x": pairs})
+    check_loopless(depthwise, {"image": pairs, "kernel": KERNELS})
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_other_dtypes(dtype: str) -> None:
     kernel = tf.cast(KERNEL, dtype)
-    check_loop_free(lambda x: tf.cast(depthwise(tf.cast(x, dtype), kernel), tf.float32), {"x": IMAGES}, rtol=2e-2)
+    check_loopless(lambda x: tf.cast(depthwise(tf.cast(x, dtype), kernel), tf.float32), {"x": IMAGES}, rtol=2e-2)
 
 
 @pytest.mark.parametrize("options", OPTIONS[:2])
@@ -78,7 +71,7 @@ def test_derivatives(of: str, options: dict[str, Any]) -> None:
             loss = tf.reduce_sum(depthwise(x, kernel, **options) ** 2)
         return tape.gradient(loss, target)
 
-    check_loop_free(gradient, {"x": IMAGES, "k": KERNELS}, rtol=1e-4)
+    check_loopless(gradient, {"x": IMAGES, "k": KERNELS}, rtol=1e-4)
 
 
 @pytest.mark.slow

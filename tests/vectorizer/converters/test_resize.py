@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.vectorizer.converters.loopless import check_loopless
 from tests.vectorizer.oracle import check, spec
-from vectorizer import LoopedOpError, Vectorized, vectorize
+from vectorizer import LoopedOpError, vectorize
 
 RNG = np.random.default_rng(0)
-BUCKETS = (1, 2, 7, 8)
 IMAGES = RNG.normal(size=(8, 6, 5, 2)).astype(np.float32)
 IMAGE = tf.constant(IMAGES[0])
 BOXES = RNG.uniform(-0.2, 1.2, size=(8, 3, 4)).astype(np.float32)
@@ -20,13 +20,6 @@ IMAGE_OF = RNG.integers(0, 2, (8, 3)).astype(np.int32)
 TRANSFORMS = (
     np.array([1, 0, 0, 0, 1, 0, 0, 0]) + RNG.normal(size=(8, 8)) * [0.2, 0.2, 1, 0.2, 0.2, 1, 0.01, 0.01]
 ).astype(np.float32)
-
-
-def check_loop_free(function: Any, inputs: dict[str, Any], **options: Any) -> Vectorized:
-    vectorized = check(function, inputs, buckets=BUCKETS, n_rows=BUCKETS, **options)
-    assert vectorized.certificate.looped == ()
-    assert vectorized.certificate.loops_batched == vectorized.certificate.loops_unbatched
-    return vectorized
 
 
 RESIZES = {
@@ -42,7 +35,7 @@ RESIZES = {
 @pytest.mark.parametrize("size", [(9, 3), (2, 2)])
 @pytest.mark.parametrize("case", RESIZES)
 def test_resizing(case: str, size: tuple[int, int]) -> None:
-    check_loop_free(lambda x: tf.image.resize(x, size, **RESIZES[case]), {"x": IMAGES})
+    check_loopless(lambda x: tf.image.resize(x, size, **RESIZES[case]), {"x": IMAGES})
 
 
 @pytest.mark.parametrize("method", ["resize_bilinear", "resize_nearest_neighbor", "resize_bicubic", "resize_area"])
@@ -50,14 +43,14 @@ def test_resizing(case: str, size: tuple[int, int]) -> None:
 def test_resizing_as_version_one_did(method: str, options: dict[str, bool]) -> None:
     resize = getattr(tf.compat.v1.image, method)
     pairs = np.stack([IMAGES, IMAGES[::-1]], 1)
-    check_loop_free(lambda x: resize(x, (4, 7), **options), {"x": pairs})
+    check_loopless(lambda x: resize(x, (4, 7), **options), {"x": pairs})
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "float16", "float64"])
 def test_resizing_other_dtypes(dtype: str) -> None:
     images = RNG.integers(0, 100, size=(8, 4, 4, 1)).astype(dtype)
-    check_loop_free(lambda x: tf.image.resize(x, (6, 3)), {"x": images})
-    check_loop_free(lambda x: tf.image.resize(x, (6, 3), method="nearest"), {"x": images})
+    check_loopless(lambda x: tf.image.resize(x, (6, 3)), {"x": images})
+    check_loopless(lambda x: tf.image.resize(x, (6, 3), method="nearest"), {"x": images})
 
 
 @pytest.mark.parametrize("method", ["bilinear", "bicubic", "nearest", "lanczos3"])
@@ -68,7 +61,7 @@ def test_derivative_of_resizing(method: str) -> None:
             loss = tf.reduce_sum(tf.image.resize(x, (4, 7), method=method) ** 2)
         return tape.gradient(loss, x)
 
-    check_loop_free(gradient, {"x": IMAGES}, rtol=1e-4)
+    check_loopless(gradient, {"x": IMAGES}, rtol=1e-4)
 
 
 def test_size_of_each_row_is_refused_by_name() -> None:
@@ -83,19 +76,19 @@ def test_size_of_each_row_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("method", ["bilinear", "nearest"])
 def test_crops_of_each_rows_own_image(method: str) -> None:
-    check_loop_free(
+    check_loopless(
         lambda x, b: tf.image.crop_and_resize(x[None], b, [0, 0, 0], (3, 4), method, 2.5), {"x": IMAGES, "b": BOXES}
     )
-    check_loop_free(lambda b: tf.image.crop_and_resize(IMAGE[None], b, [0, 0, 0], (3, 4), method), {"b": BOXES})
+    check_loopless(lambda b: tf.image.crop_and_resize(IMAGE[None], b, [0, 0, 0], (3, 4), method), {"b": BOXES})
     boxes = tf.constant(BOXES[0])
-    check_loop_free(lambda x: tf.image.crop_and_resize(x[None], boxes, [0, 0, 0], (3, 4), method), {"x": IMAGES})
+    check_loopless(lambda x: tf.image.crop_and_resize(x[None], boxes, [0, 0, 0], (3, 4), method), {"x": IMAGES})
 
 
 def test_crops_of_several_images_of_one_example() -> None:
     pairs = np.stack([IMAGES, IMAGES[::-1]], 1)
-    check_loop_free(lambda x, b, i: tf.image.crop_and_resize(x, b, i, (3, 4)), {"x": pairs, "b": BOXES, "i": IMAGE_OF})
+    check_loopless(lambda x, b, i: tf.image.crop_and_resize(x, b, i, (3, 4)), {"x": pairs, "b": BOXES, "i": IMAGE_OF})
     pair = tf.constant(pairs[0])
-    check_loop_free(lambda b, i: tf.image.crop_and_resize(pair, b, i, (3, 4)), {"b": BOXES, "i": IMAGE_OF})
+    check_loopless(lambda b, i: tf.image.crop_and_resize(pair, b, i, (3, 4)), {"b": BOXES, "i": IMAGE_OF})
 
 
 def test_crop_of_an_image_that_the_example_does_not_have_never_shows_another_rows() -> None:
@@ -144,7 +137,7 @@ def test_derivatives_of_cropping(of: str) -> None:
         return tape.gradient(loss, target)
 
     pairs = np.stack([IMAGES, IMAGES[::-1]], 1)
-    check_loop_free(gradient, {"x": pairs, "b": BOXES, "i": IMAGE_OF}, rtol=1e-3)
+    check_loopless(gradient, {"x": pairs, "b": BOXES, "i": IMAGE_OF}, rtol=1e-3)
 
 
 def moved(images: tf.Tensor, transforms: tf.Tensor, fill: float = 0.5, **options: Any) -> tf.Tensor:
@@ -160,21 +153,21 @@ def moved(images: tf.Tensor, transforms: tf.Tensor, fill: float = 0.5, **options
 )
 def test_projective_transforms(options: dict[str, str]) -> None:
     shared = tf.constant(TRANSFORMS[:1])
-    check_loop_free(lambda x, t: moved(x[None], t[None], **options), {"x": IMAGES, "t": TRANSFORMS})
-    check_loop_free(lambda x: moved(x[None], shared, **options), {"x": IMAGES})
-    check_loop_free(lambda t: moved(IMAGE[None], t[None], **options), {"t": TRANSFORMS})
+    check_loopless(lambda x, t: moved(x[None], t[None], **options), {"x": IMAGES, "t": TRANSFORMS})
+    check_loopless(lambda x: moved(x[None], shared, **options), {"x": IMAGES})
+    check_loopless(lambda t: moved(IMAGE[None], t[None], **options), {"t": TRANSFORMS})
 
 
 def test_projective_transforms_of_several_images_of_one_example() -> None:
     pairs, two = np.stack([IMAGES, IMAGES[::-1]], 1), np.stack([TRANSFORMS, TRANSFORMS[::-1]], 1)
     of_both = tf.constant(two[0])
-    check_loop_free(moved, {"images": pairs, "transforms": two})
-    check_loop_free(lambda x, t: moved(x, t[None]), {"x": pairs, "t": TRANSFORMS})
-    check_loop_free(lambda x: moved(x, of_both), {"x": pairs})
+    check_loopless(moved, {"images": pairs, "transforms": two})
+    check_loopless(lambda x, t: moved(x, t[None]), {"x": pairs, "t": TRANSFORMS})
+    check_loopless(lambda x: moved(x, of_both), {"x": pairs})
 
 
 def test_older_projective_transform() -> None:
-    check_loop_free(
+    check_loopless(
         lambda x, t: tf.raw_ops.ImageProjectiveTransformV2(
             images=x[None], transforms=t[None], output_shape=[7, 4], interpolation="BILINEAR", fill_mode="CONSTANT"
         ),
@@ -194,7 +187,7 @@ def test_fill_value_of_each_row_is_refused_by_name() -> None:
 def test_boxes_that_are_drawn() -> None:
     colors = tf.constant([[1.0, 2.0], [3.0, 4.0]])
     images = IMAGES[..., :1]
-    check_loop_free(
+    check_loopless(
         lambda x, b: tf.image.draw_bounding_boxes(x[None], b[None], colors[:, :1]), {"x": images, "b": BOXES}
     )
-    check_loop_free(lambda x, b: tf.raw_ops.DrawBoundingBoxes(images=x[None], boxes=b[None]), {"x": images, "b": BOXES})
+    check_loopless(lambda x, b: tf.raw_ops.DrawBoundingBoxes(images=x[None], boxes=b[None]), {"x": images, "b": BOXES})

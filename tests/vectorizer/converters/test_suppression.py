@@ -8,24 +8,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.vectorizer.oracle import check, spec
-from vectorizer import LoopedOpError, Vectorized, vectorize
+from tests.vectorizer.converters.loopless import check_loopless
+from tests.vectorizer.oracle import spec
+from vectorizer import LoopedOpError, vectorize
 
 RNG = np.random.default_rng(0)
-BUCKETS = (1, 2, 7, 8)
 N_BOXES = 12
 BOXES = RNG.uniform(size=(8, N_BOXES, 4)).astype(np.float32)
 #: Scores of few values, so that most are tied.
 SCORES = RNG.integers(0, 4, size=(8, N_BOXES)).astype(np.float32) / 4
 #: Boxes on a coarse grid, so that many overlap by exactly 0, 1/3, 1/2 and 1.
 GRID = RNG.integers(0, 4, size=(8, N_BOXES, 4)).astype(np.float32)
-
-
-def check_loop_free(function: Any, inputs: dict[str, Any], **options: Any) -> Vectorized:
-    vectorized = check(function, inputs, buckets=BUCKETS, n_rows=BUCKETS, **options)
-    assert vectorized.certificate.looped == ()
-    assert vectorized.certificate.loops_batched == vectorized.certificate.loops_unbatched
-    return vectorized
 
 
 def picked(
@@ -47,28 +40,28 @@ def picked(
 @pytest.mark.parametrize("iou", [0.0, 1.0 / 3, 0.5, 1.0])
 @pytest.mark.parametrize("score", [-np.inf, 0.25])
 def test_boxes_and_their_number_are_the_kernels(boxes: np.ndarray, iou: float, score: float) -> None:
-    check_loop_free(lambda b, s: picked(b, s, iou=iou, score=score), {"b": boxes, "s": SCORES})
+    check_loopless(lambda b, s: picked(b, s, iou=iou, score=score), {"b": boxes, "s": SCORES})
 
 
 @pytest.mark.parametrize("n", [0, 1, N_BOXES, N_BOXES + 3])
 def test_number_of_boxes_that_are_wanted(n: int) -> None:
-    check_loop_free(lambda b, s: picked(b, s, n), {"b": BOXES, "s": SCORES})
+    check_loopless(lambda b, s: picked(b, s, n), {"b": BOXES, "s": SCORES})
 
 
 def test_one_operand_is_shared_by_all_rows() -> None:
     boxes, scores = tf.constant(GRID[0]), tf.constant(SCORES[0])
-    check_loop_free(lambda s: picked(boxes, s), {"s": SCORES})
-    check_loop_free(lambda b: picked(b, scores), {"b": GRID})
+    check_loopless(lambda s: picked(boxes, s), {"s": SCORES})
+    check_loopless(lambda b: picked(b, scores), {"b": GRID})
 
 
 def test_score_threshold_of_each_row() -> None:
-    check_loop_free(
+    check_loopless(
         lambda b, s, t: picked(b, s, score=t), {"b": GRID, "s": SCORES, "t": np.linspace(-1, 1, 8, dtype=np.float32)}
     )
 
 
 def test_halves() -> None:
-    check_loop_free(picked, {"boxes": BOXES.astype(np.float16), "scores": SCORES.astype(np.float16)})
+    check_loopless(picked, {"boxes": BOXES.astype(np.float16), "scores": SCORES.astype(np.float16)})
 
 
 @pytest.mark.parametrize("threshold", [-np.inf, 0.0])
@@ -82,7 +75,7 @@ def test_numbers_that_are_none_and_infinities(threshold: float) -> None:
     scores[1, 2:5] = np.inf
     scores[2, 1] = -np.inf
     scores[4] = np.nan
-    check_loop_free(lambda b, s: picked(b, s, 9, score=threshold), {"b": boxes, "s": scores})
+    check_loopless(lambda b, s: picked(b, s, 9, score=threshold), {"b": boxes, "s": scores})
 
 
 def test_with_scores() -> None:
@@ -99,14 +92,14 @@ def test_with_scores() -> None:
             )
         )
 
-    check_loop_free(predict, {"b": GRID, "s": SCORES})
+    check_loopless(predict, {"b": GRID, "s": SCORES})
 
 
 @pytest.mark.parametrize("pad_per_class", [False, True])
 def test_combined_over_classes(*, pad_per_class: bool) -> None:
     boxes = RNG.uniform(size=(8, 1, 9, 1, 4)).astype(np.float32)
     scores = RNG.uniform(size=(8, 1, 9, 3)).astype(np.float32)
-    check_loop_free(
+    check_loopless(
         lambda b, s: tuple(tf.image.combined_non_max_suppression(b, s, 3, 5, 0.5, 0.2, pad_per_class=pad_per_class)),
         {"b": boxes, "s": scores},
     )
