@@ -23,8 +23,8 @@ HATS = RNG.normal(size=(8, 3, 2, 3)).astype(np.float32)
 HAT = tf.constant(HATS[0])
 
 
-def check_loop_free(function: Any, inputs: dict[str, Any], *, rtol: float = 1e-4) -> Vectorized:
-    return check_loopless(function, inputs, rtol=rtol)
+def check_loop_free(function: Any, inputs: dict[str, Any], **options: Any) -> Vectorized:
+    return check_loopless(function, inputs, **{"rtol": 1e-4, **options})
 
 
 def conv(image: tf.Tensor, kernel: tf.Tensor, **options: Any) -> tf.Tensor:

@@ -21,8 +21,8 @@ NUMBERS = {
 IMAGE = tf.constant(IMAGES[0])
 
 
-def check_loop_free(function: Any, inputs: dict[str, Any], *, rtol: float = 1e-4) -> Vectorized:
-    return check_loopless(function, inputs, rtol=rtol)
+def check_loop_free(function: Any, inputs: dict[str, Any], **options: Any) -> Vectorized:
+    return check_loopless(function, inputs, **{"rtol": 1e-4, **options})
 
 
 def normalized(x: tf.Tensor, numbers: dict[str, tf.Tensor], **options: Any) -> Any:
