@@ -8,6 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests go first: one that came last would keep one process busy while the other has nothing."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def fresh_weights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The digit models are trained afresh, once for all processes of the run: no test may pass on old weights."""
