@@ -34,6 +34,11 @@ def fill(directory: Path, text: str) -> None:
     (directory / "saved_model" / "variables" / "variables.data").write_text(f"weights of {text}" * 100)
 
 
+def reopened(store: Store, root: Path) -> Store:
+    store.close()
+    return Store.open(root, now=noon)
+
+
 def build(store: Store, name: str, text: str) -> int:
     """Register and build a version."""
     version = store.create_version(name, SPEC).version
