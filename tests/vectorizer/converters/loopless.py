@@ -24,13 +24,11 @@ def check_loopless(
     function: Callable[..., Any],
     inputs: Mapping[str, Sequence[Any]],
     *,
-    buckets: Sequence[int] = BUCKETS,
+    buckets: Sequence[int] | None = None,
     **options: Any,
 ) -> Vectorized:
-    """Compare with the function itself, and require that no op loops over the rows."""
-    n_examples = len(next(iter(inputs.values())))
-    n_rows = sorted({*buckets, *(n for n in N_ROWS if n <= n_examples)})
-    vectorized = check(function, inputs, buckets=buckets, n_rows=n_rows, **options)
+    """Compare with the function itself, and require that no op loops over the rows. Given ``buckets`` are each filled."""
+    vectorized = check(function, inputs, buckets=buckets or BUCKETS, n_rows=buckets or N_ROWS, **options)
     certificate = vectorized.certificate
     assert certificate.looped == ()
     assert certificate.loops_batched == certificate.loops_unbatched
