@@ -27,7 +27,7 @@ def check_loopless(
     buckets: Sequence[int] | None = None,
     **options: Any,
 ) -> Vectorized:
-    """Compare with the function itself, and require that no op loops over the rows. Given ``buckets`` are each filled."""
+    """Compare with the function itself, and require that no op loops over the rows; given ``buckets`` are filled."""
     vectorized = check(function, inputs, buckets=buckets or BUCKETS, n_rows=buckets or N_ROWS, **options)
     certificate = vectorized.certificate
     assert certificate.looped == ()
