@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.vectorizer.converters.loopless import check_loopless
-from tests.vectorizer.oracle import spec
+from tests.vectorizer.oracle import check, spec
 from vectorizer import Derivative, LoopedOpError, Vectorized, vectorize
 
 RNG = np.random.default_rng(0)
