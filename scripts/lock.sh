@@ -18,10 +18,10 @@ lock() {
 }
 
 lock build requirements/build.in "$@"
-lock image-cpu pyproject.toml --extra models "$@"
-lock image-gpu pyproject.toml --extra models --extra gpu "$@"
+lock image-cpu pyproject.toml --extra models --extra tracing "$@"
+lock image-gpu pyproject.toml --extra models --extra tracing --extra gpu "$@"
 lock loadtest pyproject.toml --extra loadtest "$@"
-lock dev pyproject.toml --extra dev --extra docs --extra loadtest "$@"
+lock dev pyproject.toml --extra dev --extra docs --extra loadtest --extra tracing "$@"
 # Installed beside what dev.lock installs.
 lock bench pyproject.toml --extra bench --constraint requirements/dev.lock "$@"
 

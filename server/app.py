@@ -33,6 +33,7 @@ from server.settings import Settings
 from server.store import Store
 from server.web import HotLaneProtocol, create_app
 from server.web.front import Front
+from server.web.tracing import Tracing, start_tracing
 from server.xla_cache import keep_executables
 
 __all__ = ["Service", "serve"]
@@ -84,6 +85,7 @@ class Service:
     host: Host
     catalog: Catalog
     front: Front
+    tracing: Tracing | None
 
     @classmethod
     def assemble(
@@ -116,7 +118,8 @@ class Service:
                 metrics.of_version(name, version, entry).queue_depth(n_rows)
 
         metrics.before_scrape(count_waiting)
-        return cls(host, catalog, create_app(catalog, settings, metrics, batches))
+        tracing = start_tracing(settings)
+        return cls(host, catalog, create_app(catalog, settings, metrics, batches, tracing), tracing)
 
     async def start(self) -> None:
         """Begin to load what is to serve."""
@@ -133,6 +136,8 @@ class Service:
         except TimeoutError:
             _log.warning("stopped with requests unanswered: they took longer than grace_s (%g s)", grace_s)
         await self.host.aclose()
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.close)
 
 
 def _catalog_options(settings: Settings) -> CatalogOptions:

@@ -18,6 +18,7 @@ from server.request_counts import WorkerMetrics
 from server.supervise.orders import Orders
 from server.tally import Tally
 from server.web import HotLaneProtocol
+from server.web.tracing import start_tracing
 from server.web.worker_app import create_worker_app
 
 __all__ = ["run_worker"]
@@ -37,8 +38,13 @@ async def _serve(orders: Orders) -> int:
     settings, runtime = orders.settings, orders.runtime
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     link = WorkerEnd(runtime.link, pid=os.getpid(), context=context)
+    tracing = start_tracing(settings)
     front, health = create_worker_app(
-        link, settings, WorkerMetrics(Tally(runtime.tally(orders.name))), engine_socket=runtime.http
+        link,
+        settings,
+        WorkerMetrics(Tally(runtime.tally(orders.name))),
+        engine_socket=runtime.http,
+        tracing=tracing,
     )
     server = HttpServer(uvicorn_config(settings, app=front, http=partial(HotLaneProtocol, front=front)))
     server.stop_on_signals(health.begin_drain)
@@ -52,6 +58,8 @@ async def _serve(orders: Orders) -> int:
     finally:
         link.close()
         context.term()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
     return 0
 
 

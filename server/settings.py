@@ -68,6 +68,10 @@ class Settings(BaseSettings):
     log_level: str = "info"
     #: True: one log line for each request.
     access_log: bool = False
+    #: URL that takes OpenTelemetry traces (OTLP over HTTP), such as http://127.0.0.1:4318/v1/traces. None: no traces.
+    otlp_endpoint: str | None = None
+    #: Share of the requests without a traceparent that are traced, from 0 to 1.
+    trace_share: Annotated[float, Field(ge=0, le=1)] = 1.0
 
     @field_validator("models", "import_packages", mode="before")
     @classmethod

@@ -84,6 +84,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The supervisor loads neither models nor HTTP; a child becomes what it is to be.
     "server.supervise": {"server.http_listening", "server.logs", "server.settings"},
     "server.supervise.child": {"server.engine_process", "server.http_worker", "server.supervise"},
+    "server.web.tracing": {"opentelemetry", "server"},
     "server.web": {
         "anyio",
         "fastapi",

@@ -122,6 +122,13 @@ def serve(
     access_log: Annotated[
         bool | None, _option("--access-log/--no-access-log", "One log line for each request (no).", panel=_LOGS)
     ] = None,
+    otlp_endpoint: Annotated[
+        str | None, _option("--otlp-endpoint", "Where OpenTelemetry traces go (nowhere).", panel=_LOGS, metavar="URL")
+    ] = None,
+    trace_share: Annotated[
+        float | None,
+        _option("--trace-share", "Share of requests that are traced, 0 to 1 (1).", panel=_LOGS, metavar="SHARE"),
+    ] = None,
 ) -> None:
     """Run the server until it is told to stop.
 

@@ -17,15 +17,22 @@ from server.web.front import App, Front, Scope
 from server.web.health import Health
 from server.web.interfaces import Batches, Catalog
 from server.web.predict import Predictor
+from server.web.tracing import Tracing
 
 __all__ = ["create_app"]
 
 
-def create_app(catalog: Catalog, settings: Settings, metrics: Metrics, batches: Batches | None = None) -> Front:
+def create_app(
+    catalog: Catalog,
+    settings: Settings,
+    metrics: Metrics,
+    batches: Batches | None = None,
+    tracing: Tracing | None = None,
+) -> Front:
     """Return the ASGI callable that serves ``catalog``. Its ``prepare`` makes what is behind it ahead of need."""
     gate = Gate(None if settings.token is None else settings.token.get_secret_value())
     health = Health(catalog)
-    predictor = Predictor(catalog, metrics, max_instances=settings.max_instances)
+    predictor = Predictor(catalog, metrics, max_instances=settings.max_instances, tracing=tracing)
 
     def make() -> App:
         from server.web.application import create_application

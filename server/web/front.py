@@ -179,7 +179,13 @@ class Front:
                 return CLIENT_GONE
         else:
             answered = await self._await_reply(
-                path, body, receive, timeout_s=timeout_s, explain=headers.explain, request_id=request_id
+                path,
+                body,
+                receive,
+                timeout_s=timeout_s,
+                explain=headers.explain,
+                request_id=request_id,
+                traceparent=headers.traceparent,
             )
             if answered is None:
                 return CLIENT_GONE
@@ -196,6 +202,7 @@ class Front:
         timeout_s: float | None,
         explain: bool,
         request_id: str,
+        traceparent: bytes | None,
     ) -> Reply | None:
         """Start a prediction and wait for its reply; None if the caller leaves first."""
         loop = asyncio.get_running_loop()
@@ -206,7 +213,13 @@ class Front:
                 answered.set_result(reply)
 
         call = self.predictor.start(
-            path, body, timeout_s=timeout_s, explain=explain, request_id=request_id, on_reply=on_reply
+            path,
+            body,
+            timeout_s=timeout_s,
+            explain=explain,
+            request_id=request_id,
+            on_reply=on_reply,
+            traceparent=traceparent,
         )
         if answered.done():
             return answered.result()

@@ -51,6 +51,7 @@ _LOOKED_AT = frozenset(
         b"content-encoding",
         b"content-length",
         b"expect",
+        b"traceparent",
         b"transfer-encoding",
         b"upgrade",
         b"x-request-id",
@@ -78,6 +79,7 @@ class _HotRequest:
         "request_id",
         "started_s",
         "timeout_s",
+        "traceparent",
     )
 
     def __init__(
@@ -88,6 +90,7 @@ class _HotRequest:
         self.request_id = request_id
         self.timeout_s = timeout_s
         self.explain = explain
+        self.traceparent: bytes | None = None
         self.keep_alive = True
         self.started_s = 0.0
         #: Its parts as they come.
@@ -169,6 +172,7 @@ class HotLaneProtocol(HttpToolsProtocol):
             explain=hot.explain,
             request_id=hot.request_id,
             on_reply=hot.replied,
+            traceparent=hot.traceparent,
         )
 
     # What the transport and the server call.
@@ -293,6 +297,7 @@ class HotLaneProtocol(HttpToolsProtocol):
             patience_s,
             explain=found.get(b"x-rowwise-explain") == b"1",
         )
+        hot.traceparent = found.get(b"traceparent")
         if b"connection" in found:
             hot.keep_alive = self.parser.should_keep_alive()
         if front.has_access_log:

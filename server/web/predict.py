@@ -18,6 +18,7 @@ from server.web.errors import LabelNotFound, NotOffered, PathNotFound
 from server.web.interfaces import Answer, EntryPoint, RequestMetrics, ServedModel, ServingCatalog, Ticket
 from server.web.paths import VerbPath, version_number
 from server.web.status import CLIENT_GONE, JSON, Reply, error_reply, internal_error_reply
+from server.web.tracing import RequestTrace, Tracing
 
 __all__ = ["PredictCall", "Predictor"]
 
@@ -35,7 +36,10 @@ _INSTEAD = {
 class Predictor:
     """Starts predictions against a catalog and counts how they end."""
 
-    def __init__(self, catalog: ServingCatalog, metrics: RequestMetrics, *, max_instances: int) -> None:
+    def __init__(
+        self, catalog: ServingCatalog, metrics: RequestMetrics, *, max_instances: int, tracing: Tracing | None = None
+    ) -> None:
+        self._tracing = tracing
         self._catalog = catalog
         self._metrics = metrics
         self._max_instances = max_instances
@@ -49,12 +53,15 @@ class Predictor:
         explain: bool,
         request_id: str,
         on_reply: Callable[[Reply], None],
+        traceparent: bytes | None = None,
     ) -> PredictCall:
         """Decode and admit a request. ``on_reply`` is called exactly once, here or later, unless it is abandoned.
 
         Units: ``timeout_s`` in seconds; None takes the model's own deadline.
         """
         call = PredictCall(request_id, on_reply, explain=explain)
+        if self._tracing is not None:
+            call.trace = self._tracing.begin(traceparent, path, request_id)
         try:
             model = self.resolve(path)
             call.metrics = self._metrics.of_version(model.name, model.version)
@@ -108,7 +115,7 @@ def labelled_version(catalog: ServingCatalog, model: str, label: str) -> int:
 class PredictCall:
     """One request on its way. Ends once: by ``done``, by ``finish``, or by ``abandon``."""
 
-    __slots__ = ("_ended", "_explain", "_on_reply", "_request_id", "codec", "metrics", "row_form", "ticket")
+    __slots__ = ("_ended", "_explain", "_on_reply", "_request_id", "codec", "metrics", "row_form", "ticket", "trace")
 
     def __init__(self, request_id: str, on_reply: Callable[[Reply], None], *, explain: bool) -> None:
         self._request_id = request_id
@@ -121,6 +128,8 @@ class PredictCall:
         self.row_form = True
         #: None until admitted.
         self.ticket: Ticket | None = None
+        #: None: it is not recorded.
+        self.trace: RequestTrace | None = None
 
     def done(self, answer: Answer) -> None:
         """Take the answer of the request's rows."""
@@ -131,15 +140,17 @@ class PredictCall:
         except Exception:  # noqa: BLE001 - a bug of ours; the caller still gets one answer
             _LOG.exception("request %s: its answer could not be written", self._request_id)
             reply = internal_error_reply(self._request_id)
-        self.finish(reply)
+        self.finish(reply, answer)
 
-    def finish(self, reply: Reply) -> None:
+    def finish(self, reply: Reply, answer: Answer | None = None) -> None:
         """End with a reply."""
         if self._ended:
             return
         self._ended = True
         if self.metrics is not None:
             self.metrics.request(reply.status)
+        if self.trace is not None:
+            self.trace.end(reply.status, answer)
         self._on_reply(reply)
 
     def abandon(self) -> None:
@@ -149,6 +160,8 @@ class PredictCall:
         self._ended = True
         if self.metrics is not None:
             self.metrics.request(CLIENT_GONE)
+        if self.trace is not None:
+            self.trace.end(CLIENT_GONE, None)
         if self.ticket is not None:
             self.ticket.cancel()
 

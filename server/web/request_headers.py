@@ -17,7 +17,14 @@ _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _MAX_TIMEOUT_MS = 86_400_000
 
 _WANTED = frozenset(
-    {b"content-length", b"content-encoding", b"x-request-id", b"x-request-timeout-ms", b"x-rowwise-explain"}
+    {
+        b"content-encoding",
+        b"content-length",
+        b"traceparent",
+        b"x-request-id",
+        b"x-request-timeout-ms",
+        b"x-rowwise-explain",
+    }
 )
 
 
@@ -47,6 +54,11 @@ class PredictHeaders:
     def request_id(self) -> bytes | None:
         """X-Request-Id as it came."""
         return self._found.get(b"x-request-id")
+
+    @property
+    def traceparent(self) -> bytes | None:
+        """W3C traceparent as it came."""
+        return self._found.get(b"traceparent")
 
     @property
     def explain(self) -> bool:

@@ -14,6 +14,7 @@ from server.web.interfaces import RequestMetrics, ServingCatalog
 from server.web.paths import VerbPath
 from server.web.predict import Predictor
 from server.web.status import JSON, Reply
+from server.web.tracing import Tracing
 
 __all__ = ["EngineLink", "WorkerCatalog", "WorkerHealth", "create_worker_app"]
 
@@ -64,12 +65,17 @@ class WorkerHealth:
 
 
 def create_worker_app(
-    link: EngineLink, settings: Settings, metrics: RequestMetrics, *, engine_socket: Path
+    link: EngineLink,
+    settings: Settings,
+    metrics: RequestMetrics,
+    *,
+    engine_socket: Path,
+    tracing: Tracing | None = None,
 ) -> tuple[Front, WorkerHealth]:
     """Return the ASGI callable of a worker, and what its probes ask."""
     gate = Gate(None if settings.token is None else settings.token.get_secret_value())
     health = WorkerHealth(link)
-    predictor = Predictor(link.catalog, metrics, max_instances=settings.max_instances)
+    predictor = Predictor(link.catalog, metrics, max_instances=settings.max_instances, tracing=tracing)
     catalog = link.catalog
 
     def is_here(path: VerbPath) -> bool:
