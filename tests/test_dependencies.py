@@ -19,7 +19,8 @@ OURS = {"benchmarks", "loadtests", "models", "rowwise", "scripts", "server", "te
 EXTRAS = {
     "rowwise": (),
     "vectorizer": (),
-    "server": (),
+    # Imported only where a setting asks for traces; what is missing then is said.
+    "server": ("tracing",),
     "models": ("models",),
     "loadtests": ("models", "loadtest"),
     "benchmarks": ("models", "loadtest", "dev", "bench"),
