@@ -15,6 +15,7 @@ from typing import Any
 from rowwise.declaration import declared_inputs, declared_spec
 from rowwise.errors import CannotLoad
 from rowwise.input_specs import merged
+from server.annotations import annotated_inputs
 
 __all__ = ["Target", "find_saved_model", "load_target", "resolve"]
 
@@ -38,7 +39,7 @@ def resolve(value: Any) -> Target:
     if isinstance(value, (str, Path)):
         return Target(value=find_saved_model(Path(value)))
     spec = declared_spec(value)
-    return _declared(value, declared_inputs(value), spec)
+    return _declared(value, declared_inputs(value) or annotated_inputs(value) or None, spec)
 
 
 def load_target(text: str) -> Target:
@@ -46,8 +47,8 @@ def load_target(text: str) -> Target:
 
     A path that exists is a SavedModel directory or an archive of one. Else ``MODULE:FUNCTION`` is imported,
     with the current directory on the path; ``MODULE`` alone means its ``predict``. Its inputs are those of
-    ``rowwise.example_model``, else the module's ``INPUTS``, with its options in ``SPEC`` and real examples, to be
-    checked besides random ones, from ``examples()``.
+    ``rowwise.example_model`` or of the annotations, else the module's ``INPUTS``, with its options in ``SPEC`` and real
+    examples, to be checked besides random ones, from ``examples()``.
     Errors: CannotLoad.
     """
     path = Path(text)
@@ -91,7 +92,7 @@ def _from_module(module: ModuleType, attribute: str) -> Target:
     make_examples = getattr(module, "examples", None)
     if callable(make_examples):
         spec.setdefault("examples", _first_examples(make_examples, module.__name__))
-    return _declared(value, getattr(module, "INPUTS", None), spec)
+    return _declared(value, annotated_inputs(value) or getattr(module, "INPUTS", None), spec)
 
 
 def _first_examples(make_examples: Callable[[], Iterable[Any]], module_name: str) -> list[Any]:

@@ -60,6 +60,12 @@ class DerivativeSpec(_Strict):
     #: Its name in costs, certificate and metrics; None makes one of the above.
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")] | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_alone(cls, value: Any) -> Any:
+        """Take ``"gradient"`` for ``{"kind": "gradient"}``."""
+        return {"kind": value} if isinstance(value, str) else value
+
     @field_validator("name")
     @classmethod
     def _name_is_free(cls, value: str | None) -> str | None:

@@ -51,7 +51,8 @@ def register(
     """Register a function of ONE example; return when the server answers it by the batch.
 
     The function is traced here and uploaded with its weights. What one example looks like is said by
-    [bold]rowwise.example_model[/bold] on the function, by [bold]INPUTS[/bold] in its module, or by --spec.
+    [bold]rowwise.example_model[/bold] or annotations on the function, by [bold]INPUTS[/bold] in its module, or by
+    --spec.
 
     [bold]Examples[/bold]
 

@@ -61,8 +61,9 @@ def vectorize(
 ) -> None:
     """Vectorize a function of ONE example here, without a server; print the certificate and what batches cost.
 
-    What one example looks like is said by [bold]rowwise.example_model[/bold] on the function, by [bold]INPUTS[/bold]
-    in its module, or by --spec. It is traced, vectorized, checked and measured just as a server does it.
+    What one example looks like is said by [bold]rowwise.example_model[/bold] or annotations on the function, by
+    [bold]INPUTS[/bold] in its module, or by --spec. It is traced, vectorized, checked and measured just as a server
+    does it.
 
     [bold]Examples[/bold]
 

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 from pydantic import ValidationError
 
+from server.annotations import annotated_inputs
 from server.build.errors import SourceRefused
 from server.build.examples import typed_examples
 from server.spec import InputSpec, ModelSpec
@@ -91,17 +92,20 @@ class Declaration:
 def declaration_of_function(function: Any, module: Any, spec: ModelSpec) -> Declaration:
     """Declare an imported function: its inputs come from the spec, else from the function or its module.
 
-    A function marked by ``rowwise.example_model`` carries its inputs; a plain module says ``INPUTS`` (tf.TensorSpec
-    by name) and may say ``SPEC`` (options of a registration) and ``examples()``. The request's spec goes first.
+    A function marked by ``rowwise.example_model`` carries its inputs, as one whose parameters are annotated with
+    tf.TensorSpec does; else a module says ``INPUTS`` (tf.TensorSpec by name). It may say ``SPEC`` (options of a
+    registration) and ``examples()``. The request's spec goes first.
     Errors: SourceRefused if no inputs are declared or the module's options are no valid spec.
     """
-    own_inputs = getattr(function, "__rowwise_inputs__", None) or getattr(module, "INPUTS", None)
+    own_inputs = (
+        getattr(function, "__rowwise_inputs__", None) or annotated_inputs(function) or getattr(module, "INPUTS", None)
+    )
     own_spec = getattr(function, "__rowwise_spec__", None) or getattr(module, "SPEC", None) or {}
     merged = _merged(spec, own_inputs, own_spec)
     if merged.inputs is None:
         raise SourceRefused(
-            "the function's inputs are not declared: say 'inputs' in the spec, or INPUTS = {'x': tf.TensorSpec(...)} "
-            "beside the function"
+            "the function's inputs are not declared: annotate each parameter (x: tf.TensorSpec([64], tf.float32)), or "
+            "say INPUTS = {'x': tf.TensorSpec(...)} beside the function, or 'inputs' in the spec"
         )
     return _declaration(function, merged, owner=None, examples=_own_examples(module))
 

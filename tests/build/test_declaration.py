@@ -72,6 +72,30 @@ def test_marked_function_carries_its_own_inputs() -> None:
     assert declared.spec.max_batch == 2
 
 
+def test_inputs_can_be_annotations() -> None:
+    def predict(x: tf.TensorSpec([4], tf.int64), scale: tf.TensorSpec([])) -> tf.Tensor:  # type: ignore[valid-type]
+        return x * scale
+
+    predict.__annotations__ = {"x": tf.TensorSpec([4], tf.int64), "scale": "tf.TensorSpec([])"}
+    declared = declare(module(INPUTS={"other": tf.TensorSpec([], tf.bool)}), predict)
+    assert dict(declared.inputs) == {"x": tf.TensorSpec([4], tf.int64), "scale": tf.TensorSpec([], tf.float32)}
+
+
+@pytest.mark.parametrize("annotations", [{"x": "Missing[4]"}, {"x": tf.Tensor}, {}])
+def test_annotations_that_declare_nothing_leave_it_to_the_module(annotations: dict[str, Any]) -> None:
+    def predict(x):  # type: ignore[no-untyped-def]
+        return x
+
+    predict.__annotations__ = annotations
+    declared = declare(module(INPUTS={"x": tf.TensorSpec([3], tf.bool)}), predict)
+    assert dict(declared.inputs) == {"x": tf.TensorSpec([3], tf.bool)}
+
+
+def test_a_derivative_can_be_said_by_its_kind() -> None:
+    declared = declare(module(), inputs=X, derivatives=["gradient", {"kind": "hessian", "wrt": "x"}])
+    assert [(each.kind, each.wrt) for each in declared.spec.derivatives] == [("gradient", None), ("hessian", "x")]
+
+
 @pytest.mark.parametrize(
     ("asked", "buckets"),
     [
