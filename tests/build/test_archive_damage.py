@@ -179,6 +179,16 @@ def test_large_files_are_written_in_bounded_memory(tmp_path: Path, pack: Pack) -
         (gzip.compress(b""), "tar is empty"),
         (gzip.compress(bytes(1024)), "tar is empty"),
     ],
+    ids=[
+        "empty",
+        "text",
+        "one byte",
+        "HDF5",
+        "gzip of a text",
+        "gzip of a long text",
+        "gzip of nothing",
+        "gzip of zeros",
+    ],
 )
 def test_what_is_no_archive_is_refused_by_what_it_is(tmp_path: Path, contents: bytes, sentence: str) -> None:
     (tmp_path / "upload").write_bytes(contents)
