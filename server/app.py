@@ -94,9 +94,7 @@ class Service:
         """Wire the parts. Errors: ValueError for a setting that makes no sense."""
         options = _catalog_options(settings)
         batches = BatchLog()
-        host = Host(
-            limits=QueueLimits(max_rows=settings.queue_rows), observer=Observers(_BatchMetrics(metrics), batches)
-        )
+        host = Host(limits=_queue_limits(settings), observer=Observers(_BatchMetrics(metrics), batches))
         host.start()
         catalog = Catalog(
             store=store,
@@ -138,6 +136,14 @@ class Service:
         await self.host.aclose()
         if self.tracing is not None:
             await asyncio.to_thread(self.tracing.close)
+
+
+def _queue_limits(settings: Settings) -> QueueLimits:
+    return QueueLimits(
+        max_rows=settings.queue_rows,
+        max_bytes=settings.queue_bytes,
+        max_bytes_in_all=settings.server_queue_bytes,
+    )
 
 
 def _catalog_options(settings: Settings) -> CatalogOptions:

@@ -79,7 +79,15 @@ class Narrowed:
         """Its entry point."""
         return self._model.entry
 
-    def predict(self, rows: Rows, *, timeout_s: float | None, on_done: Callable[[Any], None]) -> Ticket:
+    def predict(
+        self,
+        rows: Rows,
+        *,
+        timeout_s: float | None,
+        on_done: Callable[[Any], None],
+        spent_s: float = 0.0,
+        caller: str | None = None,
+    ) -> Ticket:
         """Queue a request's rows, as the model does."""
 
         def narrowed(answer: Any) -> None:
@@ -87,4 +95,4 @@ class Narrowed:
                 answer.outputs = [answer.outputs[index] for index in self._indexes]
             on_done(answer)
 
-        return self._model.predict(rows, timeout_s=timeout_s, on_done=narrowed)
+        return self._model.predict(rows, timeout_s=timeout_s, on_done=narrowed, spent_s=spent_s, caller=caller)

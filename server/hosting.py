@@ -82,7 +82,8 @@ class Host:
         for hosted in self._hosted:
             waiting = dict.fromkeys(hosted.loaded.manifest.entries, 0)
             for group in hosted.groups:
-                waiting[group.key.entry] += group.n_rows  # type: ignore[attr-defined]
+                apart = 0 if group.quarantine is None else group.quarantine.group.n_rows
+                waiting[group.key.entry] += group.n_rows + apart  # type: ignore[attr-defined]
             for entry, n_rows in waiting.items():
                 yield hosted.model.name, hosted.model.version, entry, n_rows
 
@@ -102,7 +103,7 @@ class Host:
     ) -> Hosted:
         """Load and warm an artifact and make it ready to answer. Errors: ArtifactRefused; LoadFailed."""
         loaded, costs = await self._loop.run_in_executor(self._loading, partial(_load, artifact, batch_limit))
-        quota = Quota(queue_rows)
+        quota = Quota(queue_rows, self._limits.max_bytes)
         share = self._shares.setdefault(name, Share())
         groups: dict[str, dict[tuple[int, ...], Group]] = {}
         for (entry, lengths), runner in loaded.groups.items():

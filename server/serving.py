@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from server.artifact import PREDICT
-from server.batching import Batch, Batcher, Group, Item, Part
+from server.batching import Batch, Batcher, ExampleFailed, Group, Item, Part
 from server.errors import RowwiseError
 from server.protocol import Column, Rows
-from server.signature import LengthAxis, ModelSignature, TensorSignature
+from server.signature import STRING, LengthAxis, ModelSignature, TensorSignature
 
 if TYPE_CHECKING:
     from server.derivatives import ServedDerivative
 
 __all__ = ["Answer", "ServedModel", "Ticket"]
+
+
+#: Bytes that a number is taken for: what the widest dtype has.
+_WIDEST_BYTES = 8
 
 
 class Answer:
@@ -119,6 +125,7 @@ class ServedModel:
         "_clock",
         "_groups",
         "_only_group",
+        "_row_bytes",
         "default_timeout_s",
         "derivatives",
         "entry",
@@ -151,19 +158,30 @@ class ServedModel:
         self._batcher = batcher
         self._clock = clock
         self.default_timeout_s = default_timeout_s
+        #: Bytes of a decoded row where they are the same for every row, so that nobody has to count.
+        self._row_bytes = _row_bytes(signature)
 
-    def predict(self, rows: Rows, *, timeout_s: float | None, on_done: Callable[[Answer], None]) -> Ticket:
+    def predict(
+        self,
+        rows: Rows,
+        *,
+        timeout_s: float | None,
+        on_done: Callable[[Answer], None],
+        spent_s: float = 0.0,
+        caller: str | None = None,
+    ) -> Ticket:
         """Queue a request's rows; ``on_done`` is called once, on the event loop's thread.
 
-        ``timeout_s`` None takes the model's default. Errors, at once and instead of ``on_done``: what
+        ``timeout_s`` None takes the model's default; ``spent_s`` of it are over. ``caller`` tells whose bad rows are
+        whose. Errors, at once and instead of ``on_done``: what
         ``Batcher.submit`` raises; nothing of the request is queued then.
         """
         now_s = self._clock()
-        deadline_s = now_s + (self.default_timeout_s if timeout_s is None else timeout_s)
+        deadline_s = now_s - spent_s + (self.default_timeout_s if timeout_s is None else timeout_s)
         ticket = Ticket(self, self._batcher, on_done)
+        make = partial(self._item, now_s=now_s, deadline_s=deadline_s, on_done=ticket.item_done, caller=caller)
         if self._only_group is not None:
-            items = [self._item(self._only_group, rows, now_s, deadline_s, ticket)]
-            ticket.submit(items, None)
+            ticket.submit([make(self._only_group, rows)], None)
             return ticket
         assert rows.lengths is not None
         members: dict[tuple[int, ...], list[int]] = {}
@@ -171,26 +189,44 @@ class ServedModel:
             padded = tuple(axis.bucket_for(true) for axis, true in zip(self._axes, lengths, strict=True))
             members.setdefault(padded, []).append(index)
         if len(members) == 1:
-            items = [self._item(self._groups[next(iter(members))], rows, now_s, deadline_s, ticket)]
-            ticket.submit(items, None)
+            ticket.submit([make(self._groups[next(iter(members))], rows)], None)
         else:
-            items = [
-                self._item(self._groups[padded], _select(rows, indexes), now_s, deadline_s, ticket)
-                for padded, indexes in members.items()
-            ]
+            items = [make(self._groups[padded], _select(rows, indexes)) for padded, indexes in members.items()]
             ticket.submit(items, list(members.values()))
         return ticket
 
-    @staticmethod
-    def _item(group: Group, rows: Rows, now_s: float, deadline_s: float, ticket: Ticket) -> Item:
-        return Item(group, rows.n, rows, arrived_s=now_s, deadline_s=deadline_s, on_done=ticket.item_done)
+    def _item(
+        self,
+        group: Group,
+        rows: Rows,
+        *,
+        now_s: float,
+        deadline_s: float,
+        on_done: Callable[[Item], None],
+        caller: str | None,
+    ) -> Item:
+        row_bytes = self._row_bytes
+        return Item(
+            group,
+            rows.n,
+            rows,
+            arrived_s=now_s,
+            deadline_s=deadline_s,
+            on_done=on_done,
+            caller=caller,
+            row_bytes=rows.n_bytes // rows.n if row_bytes is None else row_bytes,
+        )
 
     def answer(self, items: Sequence[Item], places: Sequence[Sequence[int]] | None) -> Answer:
         """Put the parts of a request's finished items together."""
         first = items[0]
         error = first.error
-        if len(items) > 1:
-            error = next((item.error for item in items if item.error is not None), None)
+        if places is not None:
+            number, error = next(
+                ((number, item.error) for number, item in enumerate(items) if item.error is not None), (0, None)
+            )
+            if isinstance(error, ExampleFailed):
+                error = error.placed(places[number])
         parts = first.parts
         if error is None and len(items) == 1 and len(parts) == 1 and self._only_group is not None:
             part = parts[0]
@@ -230,6 +266,12 @@ class ServedModel:
     ) -> np.ndarray[Any, Any]:
         index = self.signature.axis_index
         return row[tuple(slice(lengths[index[dim]]) if dim in index else slice(None) for dim in tensor.shape)]
+
+
+def _row_bytes(signature: ModelSignature) -> int | None:
+    if not all(tensor.is_fixed and tensor.dtype != STRING for tensor in signature.inputs):
+        return None
+    return sum(math.prod(tensor.padded_shape({})) * _WIDEST_BYTES for tensor in signature.inputs)
 
 
 def _output(part: Part, index: int) -> Column:

@@ -44,13 +44,20 @@ class Settings(BaseSettings):
 
     #: Largest request body, bytes. Larger: 413 before it is read.
     max_body_bytes: Annotated[int, Field(ge=1)] = 64 * _MIB
+    #: Most bytes of request bodies that are being received, of all callers together. More: 503. Callers who send large
+    #: bodies slowly make the server hold them.
+    max_receiving_bytes: Annotated[int, Field(ge=1)] = 512 * _MIB
     #: Largest uploaded archive, bytes.
     max_archive_bytes: Annotated[int, Field(ge=1)] = 2048 * _MIB
     #: Most examples in one request.
     max_instances: Annotated[int, Field(ge=1)] = 10_000
     #: Most rows waiting for one model. More: 429. Longer queues only add waiting when the model is the limit.
     queue_rows: Annotated[int, Field(ge=1)] = 4_096
-    #: Deadline of a request that names none, milliseconds.
+    #: Most bytes of decoded examples waiting for one model. More: 429.
+    queue_bytes: Annotated[int, Field(ge=1)] = 256 * _MIB
+    #: Most bytes of decoded examples waiting for all models together: what bounds the server's memory. More: 503.
+    server_queue_bytes: Annotated[int, Field(ge=1)] = 512 * _MIB
+    #: Deadline of a request that names none, milliseconds, from its headers to its answer. Its body has as long.
     default_timeout_ms: Annotated[int, Field(ge=1)] = 30_000
     #: Upper bound on the rows of a batch, whatever was compiled; None has no bound. 1 turns batching off.
     batch_limit: Annotated[int, Field(ge=1)] | None = None

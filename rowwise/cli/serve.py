@@ -90,6 +90,30 @@ def serve(
         int | None,
         _option("--queue-rows", "Most rows waiting for one model; more get 429 (4096).", panel=_LIMITS, metavar="N"),
     ] = None,
+    queue_bytes: Annotated[
+        int | None,
+        _option(
+            "--queue-bytes", "Most bytes waiting for one model; more get 429 (256 MiB).", panel=_LIMITS, metavar="N"
+        ),
+    ] = None,
+    server_queue_bytes: Annotated[
+        int | None,
+        _option(
+            "--server-queue-bytes",
+            "Most bytes waiting for all models; more get 503 (512 MiB).",
+            panel=_LIMITS,
+            metavar="N",
+        ),
+    ] = None,
+    max_receiving_bytes: Annotated[
+        int | None,
+        _option(
+            "--max-receiving-bytes",
+            "Most bytes of bodies that are being received; more get 503 (512 MiB).",
+            panel=_LIMITS,
+            metavar="N",
+        ),
+    ] = None,
     default_timeout_ms: Annotated[
         int | None,
         _option("--default-timeout-ms", "Deadline of a request that names none (30000).", panel=_LIMITS, metavar="MS"),

@@ -17,12 +17,14 @@ from server.batching.errors import (
     ExampleFailed,
     ExecutionFailed,
     ModelUnloaded,
+    Overloaded,
     QueueFull,
+    QueueTimeout,
     Refused,
     TooManyRows,
 )
 from server.batching.interfaces import Executor, Observer
-from server.batching.isolate import Isolated, RowErrors, isolate
+from server.batching.isolate import Isolated, RowErrors, isolate, runs_of_slice
 from server.batching.items import Batch, Item, Part, Span
 from server.batching.observing import Observers
 from server.batching.plan import Dispatch, Idle, Policy, Reason, Waiting, WaitUntil, plan
@@ -49,10 +51,12 @@ __all__ = [
     "ModelUnloaded",
     "Observer",
     "Observers",
+    "Overloaded",
     "Part",
     "Policy",
     "QueueFull",
     "QueueLimits",
+    "QueueTimeout",
     "Quota",
     "Reason",
     "Refused",
@@ -64,4 +68,5 @@ __all__ = [
     "Waiting",
     "isolate",
     "plan",
+    "runs_of_slice",
 ]

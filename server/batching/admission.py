@@ -1,34 +1,65 @@
 """Who is refused at the door, and with which words.
 
-A refusal is made only when it is certain. A queue's estimate counts every waiting row at its group's best
-throughput, which is the least work that can lie ahead; and it counts against an item's deadline only if the
-item is due after everything that waits, since otherwise it could be served before some of it.
+An item is refused if more would wait than may, or if it can't be answered by its deadline. The second is a prediction:
+what runs must end, what waits must run, each row at its group's best throughput, and the item's own rows; all of it at
+the pace that work has lately taken (``pace``). It counts against an item only if the item is due after everything that
+waits, since otherwise it could be served before some of it. A prediction needs room for what it can't know: an item
+that is refused can be sent again, one that is admitted and late has cost everybody who waited behind it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from server.batching.errors import BatchingError, DeadlineExceeded, Draining, ModelUnloaded, QueueFull, TooManyRows
+from server.batching.backlog import Backlog
+from server.batching.costs import CostTable
+from server.batching.errors import (
+    BatchingError,
+    DeadlineExceeded,
+    Draining,
+    ModelUnloaded,
+    Overloaded,
+    QueueFull,
+    QueueTimeout,
+    TooManyRows,
+)
 from server.batching.items import Item
 from server.batching.queue import Group, Quota
 
-__all__ = ["QueueLimits", "give_up", "refuse_closed", "refuse_full", "refuse_late"]
+__all__ = [
+    "QueueLimits",
+    "check_deadline",
+    "give_up",
+    "late",
+    "refuse_closed",
+    "refuse_full",
+    "refuse_late",
+    "refuse_overload",
+]
+
+_MIB = 2**20
+#: An item is admitted if its deadline leaves this times its predicted finish: batches may take longer than their
+#: measured cost, and what arrives while it waits may be due earlier.
+_ROOM = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimits:
     """Bounds on what may wait.
 
-    ``max_rows``: most rows that wait in a group that names no quota of its own. A longer queue refuses less in
-    a burst and makes everybody wait longer when the model is the limit.
+    ``max_rows`` and ``max_bytes``: most that waits in a group that names no quota of its own. A longer queue refuses
+    less in a burst and makes everybody wait longer when the model is the limit.
+    ``max_bytes_in_all``: most bytes that wait in all groups together: what bounds the server's memory.
     """
 
     max_rows: int = 4_096
+    max_bytes: float = 256 * _MIB
+    max_bytes_in_all: float = 512 * _MIB
 
     def __post_init__(self) -> None:
-        if self.max_rows < 1:
-            raise ValueError(f"max_rows is {self.max_rows}: expected at least 1")
+        for name in ("max_rows", "max_bytes", "max_bytes_in_all"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: expected at least 1")
 
 
 def refuse_closed(group: Group, *, is_draining: bool, backlog_s: float) -> BatchingError:
@@ -41,50 +72,106 @@ def refuse_closed(group: Group, *, is_draining: bool, backlog_s: float) -> Batch
     return ModelUnloaded(f"{group.label} is being unloaded and admits no more requests; ask for another version")
 
 
-def refuse_full(group: Group, quota: Quota, n_rows: int, *, backlog_s: float) -> BatchingError:
-    """Say that ``n_rows`` more don't fit."""
+def refuse_full(item: Item, quota: Quota, *, backlog_s: float) -> BatchingError:
+    """Say that an item's rows don't fit."""
+    label, n_rows, n_bytes = item.group.label, item.n_rows, item.n_rows * item.row_bytes
     if n_rows > quota.max_rows:
         return TooManyRows(
-            f"{group.label}: the request has {n_rows:,} examples and the queue holds {quota.max_rows:,} at most; "
+            f"{label}: the request has {n_rows:,} examples and the queue holds {quota.max_rows:,} at most; "
             "send it in several requests"
         )
-    return QueueFull(
-        f"{group.label}: {quota.n_rows:,} of at most {quota.max_rows:,} rows are waiting and the request has "
-        f"{n_rows:,}; try again in {_duration(backlog_s)}",
+    if n_bytes > quota.max_bytes:
+        return TooManyRows(
+            f"{label}: the request's examples have {n_bytes:,} bytes and the queue holds {quota.max_bytes:,} at most; "
+            "send it in several requests"
+        )
+    if quota.n_rows + n_rows > quota.max_rows:
+        waiting = f"{quota.n_rows:,} of at most {quota.max_rows:,} rows are waiting and the request has {n_rows:,}"
+    else:
+        waiting = f"{quota.n_bytes:,} of at most {quota.max_bytes:,} bytes are waiting and the request has {n_bytes:,}"
+    return QueueFull(f"{label}: {waiting}; try again in {_duration(backlog_s)}", retry_after_s=backlog_s)
+
+
+def refuse_overload(item: Item, n_bytes: int, max_bytes: float, *, backlog_s: float) -> BatchingError:
+    """Say that ``n_bytes`` wait for all models together, and that an item's rows are too many more."""
+    return Overloaded(
+        f"{item.group.label}: {n_bytes:,} of at most {max_bytes:,.0f} bytes are waiting in the server and the request "
+        f"has {item.n_rows * item.row_bytes:,}; try again in {_duration(backlog_s)}",
         retry_after_s=backlog_s,
     )
 
 
-def refuse_late(
-    item: Item, *, now_s: float, work_s: float, backlog_s: float, is_due_last: bool
-) -> BatchingError | None:
-    """Say why ``item`` can't be answered by its deadline, or None if it may be.
+def check_deadline(
+    item: Item, now_s: float, backlog: Backlog, *, running_s: float, seconds: float, pace: float
+) -> None:
+    """Raise if ``item`` can't be answered in time.
 
-    ``work_s`` is the least time that its own rows take, ``backlog_s`` that of the rows that wait.
+    Units: what runs takes ``running_s`` more; a second of measured cost takes ``seconds``, and ``pace`` times that now.
+    Errors: DeadlineExceeded; QueueFull.
+    """
+    group, costs = item.group, item.group.costs
+    others_s = backlog.work_s - group.n_rows * costs.row_s
+    waiting_s = others_s + _run_s(costs, group.n_rows)
+    with_own_s = others_s + _run_s(costs, group.n_rows + item.n_rows)
+    refusal = refuse_late(
+        item,
+        now_s=now_s,
+        least_s=max(seconds * costs.quickest_s, item.n_rows * costs.row_s * seconds),
+        ahead_s=running_s + pace * seconds * waiting_s,
+        own_s=pace * seconds * (_ROOM * with_own_s - waiting_s),
+        is_due_last=item.due_s >= backlog.latest_due_s,
+    )
+    if refusal is not None:
+        raise refusal
+
+
+def _run_s(costs: CostTable, n_rows: int) -> float:
+    """Return the seconds that so many waiting rows of a group take: full batches, as long as there are some."""
+    n_full, n_rest = divmod(n_rows, costs.densest)
+    return n_full * costs.cost(costs.densest) + (costs.clear_s(n_rest) if n_rest else 0.0)
+
+
+def refuse_late(
+    item: Item, *, now_s: float, least_s: float, ahead_s: float, own_s: float, is_due_last: bool
+) -> BatchingError | None:
+    """Say why ``item`` can't be answered by its deadline, or None if it should be.
+
+    ``least_s`` is the least time that its rows take on an idle server; ``ahead_s`` is predicted to pass until what runs
+    and waits has run, ``own_s`` until its own rows have too.
     """
     left_s = item.due_s - now_s
     label = item.group.label
     if left_s <= 0:
         return DeadlineExceeded(f"{label}: the deadline passed {_duration(-left_s)} before the request was queued")
-    if left_s <= work_s:
+    if left_s <= least_s:
         return DeadlineExceeded(
-            f"{label}: the deadline is in {_duration(left_s)} and the request takes {_duration(work_s)}; "
+            f"{label}: the deadline is in {_duration(left_s)} and the request takes {_duration(least_s)}; "
             "allow it more time"
         )
-    if is_due_last and left_s <= backlog_s + work_s:
+    if is_due_last and ahead_s > 0 and left_s <= ahead_s + own_s:
         return QueueFull(
             f"{label}: the deadline is in {_duration(left_s)} and the requests ahead take "
-            f"{_duration(backlog_s)}; try again in {_duration(backlog_s)}",
-            retry_after_s=backlog_s,
+            f"{_duration(ahead_s)}; try again in {_duration(ahead_s)}",
+            retry_after_s=ahead_s,
         )
     return None
 
 
-def give_up(item: Item, now_s: float) -> DeadlineExceeded:
+def give_up(item: Item, now_s: float, *, backlog_s: float) -> QueueTimeout:
     """Say that ``item`` was admitted, and waited until it was too late to run it."""
-    return DeadlineExceeded(
+    return QueueTimeout(
         f"{item.group.label}: not executed, because after {_duration(now_s - item.arrived_s)} in the queue it "
-        f"could no longer finish by its deadline; try again or allow it more time"
+        f"could no longer finish by its deadline; try again in {_duration(backlog_s)} or allow it more time",
+        retry_after_s=backlog_s,
+    )
+
+
+def late(item: Item) -> DeadlineExceeded:
+    """Say that the deadline of ``item`` passed while its rows ran."""
+    allowed_s = item.due_s - item.arrived_s
+    return DeadlineExceeded(
+        f"{item.group.label}: the deadline passed while the request was executed, {_duration(allowed_s)} after it was "
+        "queued; allow it more time"
     )
 
 

@@ -45,6 +45,7 @@ class CostTable:
         "densest",
         "quickest_s",
         "row_s",
+        "slowest_s",
     )
 
     def __init__(self, costs: Mapping[int, float]) -> None:
@@ -60,6 +61,8 @@ class CostTable:
         self.buckets = tuple(self._costs)
         #: Seconds for one call of the cheapest bucket: the least time in which any row can be answered.
         self.quickest_s = min(self._costs.values())
+        #: Seconds for one call of the costliest bucket.
+        self.slowest_s = max(self._costs.values())
         #: Seconds for each row when the bucket with the best throughput runs full.
         self.row_s, self.densest = min((cost_s / bucket, bucket) for bucket, cost_s in self._costs.items())
         self._densest_s = self._costs[self.densest]

@@ -7,7 +7,7 @@ behaviour. The batcher and the group's queue write their fields; everybody else 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,15 +26,17 @@ Span = tuple["Item", int, int]
 class Item:
     """One request's rows of one group.
 
-    ``payload`` is the caller's own; the core never looks at it. Times are readings of the batcher's clock, in
-    seconds; ``deadline_s`` None means that the item may wait as long as it takes. Of two items the one with the lower
-    ``priority`` goes first, within the bounds that ``queue`` tells.
+    ``payload`` is the caller's own; the core never looks at it, and counts ``row_bytes`` for each of its rows that
+    waits. ``caller`` is who sent it, as far as the surroundings can tell; None is nobody in particular. Times are
+    readings of the batcher's clock, in seconds; ``deadline_s`` None means that the item may wait as long as it takes.
+    Of two items the one with the lower ``priority`` goes first, within the bounds that ``queue`` tells.
     ``on_done`` is called exactly once for an admitted item, on the thread that drives the batcher. By then
     ``error`` is set, or ``parts`` cover the rows from 0 to ``n_rows`` in order.
     """
 
     __slots__ = (
         "arrived_s",
+        "caller",
         "deadline_s",
         "due_s",
         "error",
@@ -47,6 +49,8 @@ class Item:
         "parts",
         "payload",
         "priority",
+        "reruns",
+        "row_bytes",
     )
 
     def __init__(
@@ -59,6 +63,8 @@ class Item:
         deadline_s: float | None,
         on_done: Callable[[Item], None],
         priority: int = PRIORITY,
+        caller: Hashable | None = None,
+        row_bytes: int = 0,
     ) -> None:
         self.group = group
         self.n_rows = n_rows
@@ -67,6 +73,8 @@ class Item:
         self.deadline_s = deadline_s
         self.on_done = on_done
         self.priority = priority
+        self.caller = caller
+        self.row_bytes = row_bytes
         #: ``deadline_s``, or infinity.
         self.due_s = math.inf if deadline_s is None else deadline_s
         #: First row that no batch has taken. ``n_rows`` when no row waits; written by the group's queue.
@@ -79,6 +87,8 @@ class Item:
         self.error: RowwiseError | None = None
         #: Where the rows ran, in row order once ``is_done``; some parts may be there beside an error.
         self.parts: list[Part] = []
+        #: Items that stand for rows of this one which are to be run again; written by the batcher.
+        self.reruns: tuple[Item, ...] = ()
 
 
 class Part:
@@ -106,6 +116,7 @@ class Batch:
     __slots__ = (
         "bucket",
         "dispatched_s",
+        "due_s",
         "finished_s",
         "group",
         "id",
@@ -130,6 +141,7 @@ class Batch:
         predicted_s: float,
         n_waiting: int = 0,
         load: float = 0.0,
+        due_s: float = math.inf,
     ) -> None:
         self.id = batch_id
         self.group = group
@@ -146,6 +158,8 @@ class Batch:
         self.dispatched_s = dispatched_s
         #: Measured cost of the bucket, seconds.
         self.predicted_s = predicted_s
+        #: At most the nearest deadline of an item in it that is not done.
+        self.due_s = due_s
         #: NaN while it runs.
         self.finished_s = math.nan
 

@@ -44,7 +44,7 @@ class Lane:
         self._latest_due_s = -math.inf
 
     def push(self, item: Item) -> None:
-        """Add an item, none of whose rows was taken, at the end."""
+        """Add an item at the end; its rows from ``next_row`` on wait."""
         due_s = item.due_s
         if not self.n_items:
             self.oldest_s = item.arrived_s
@@ -63,7 +63,7 @@ class Lane:
         if due_s < self.due_s:
             self.due_s = due_s
         self.n_items += 1
-        self.n_rows += item.n_rows
+        self.n_rows += item.n_rows - item.next_row
 
     def take(self, max_rows: int, *, by_deadline: bool) -> list[Span]:
         """Take up to ``max_rows`` waiting rows, by arrival or by deadline; the last item may be split."""

@@ -19,6 +19,7 @@ from server.batching.costs import CostTable
 from server.batching.drift import CostDrift
 from server.batching.items import PRIORITY, Item, Span
 from server.batching.lane import Lane
+from server.batching.quarantine import Quarantine
 from server.batching.shares import Share
 
 __all__ = ["Group", "Quota"]
@@ -28,17 +29,21 @@ _LEVEL_S = 1.0
 
 
 class Quota:
-    """A bound on waiting rows that several groups share: a model's groups hold one between them."""
+    """A bound on waiting rows and their bytes that several groups share: a model's groups hold one between them."""
 
-    __slots__ = ("max_rows", "n_rows")
+    __slots__ = ("max_bytes", "max_rows", "n_bytes", "n_rows")
 
-    def __init__(self, max_rows: int) -> None:
+    def __init__(self, max_rows: int, max_bytes: float = math.inf) -> None:
         if max_rows < 1:
             raise ValueError(f"max_rows is {max_rows}: expected at least 1")
-        #: Most rows that may wait.
+        if max_bytes < 1:
+            raise ValueError(f"max_bytes is {max_bytes}: expected at least 1")
+        #: Most rows and bytes that may wait.
         self.max_rows = max_rows
-        #: Rows that wait in all groups together; written by the batcher.
+        self.max_bytes = max_bytes
+        #: What waits in all groups together; written by the batcher.
         self.n_rows = 0
+        self.n_bytes = 0
 
 
 class Group:
@@ -46,7 +51,8 @@ class Group:
 
     ``key`` tells groups apart in logs and metrics, ``label`` names the model in messages to callers. Without a
     ``quota`` the group gets one of its own from the batcher's limits, and without a ``share`` one of its own of the
-    executor's time. A group belongs to one batcher.
+    executor's time. A group belongs to one batcher. ``home``: the group whose graphs run it, if it is another's
+    quarantine.
     """
 
     __slots__ = (
@@ -56,6 +62,7 @@ class Group:
         "costs",
         "drift",
         "due_s",
+        "home",
         "is_closed",
         "key",
         "label",
@@ -64,6 +71,7 @@ class Group:
         "n_rows",
         "n_running",
         "oldest_s",
+        "quarantine",
         "quota",
         "share",
     )
@@ -76,12 +84,17 @@ class Group:
         label: str | None = None,
         quota: Quota | None = None,
         share: Share | None = None,
+        home: Group | None = None,
     ) -> None:
         self.key = key
         self.costs = costs
         self.label = str(key) if label is None else label
         self.quota = quota
         self.share = Share() if share is None else share
+        #: Whose graphs run its batches; None: its own.
+        self.home = home
+        #: None until a row of it was found bad; made by the batcher.
+        self.quarantine: Quarantine | None = None
         #: Rows and items that wait. An item with rows in a running batch counts while one of its rows waits.
         self.n_rows = 0
         self.n_items = 0
@@ -110,8 +123,8 @@ class Group:
         self.load = arrivals.rows_s * self.costs.row_s
 
     def push(self, item: Item) -> None:
-        """Add an item, none of whose rows was taken, at the end."""
-        priority, n_rows = item.priority, item.n_rows
+        """Add an item at the end; its rows from ``next_row`` on wait."""
+        priority, n_rows = item.priority, item.n_rows - item.next_row
         lane = self._lane if priority == PRIORITY else self._lanes.setdefault(priority, Lane())
         lane.push(item)
         self.n_items += 1

@@ -80,7 +80,7 @@ class EngineThread:
 
     def start(self, batch: Batch) -> None:
         """Run a small batch, hand another one to the thread. Errors: KeyError if its group is not attached."""
-        runner = self._runners[batch.group]
+        runner = self._runners[batch.group.home or batch.group]
         if batch.predicted_s <= _INLINE_S and self._backlog_s() <= _INLINE_BACKLOG_S:
             self._run_here(batch, runner)
             return

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from server.artifact import SAVED_MODEL_DIR, CompiledGraph, Manifest
-from server.batching import Batch, ExampleFailed, RowErrors, isolate
+from server.batching import Batch, ExampleFailed, Isolated, RowErrors, isolate, runs_of_slice
 from server.engine.answers import Answers, Outputs
 from server.engine.errors import ArtifactRefused, LoadFailed
 from server.engine.refusals import is_refusal, refusal_sentence
@@ -44,14 +44,14 @@ class GroupRunner:
             outputs = self._calls[batch.bucket](*self._staging.fill(batch))
         except Exception as error:
             if is_refusal(error):
-                raise ExampleFailed(f"{batch.group.label} refuses an example: {refusal_sentence(error)}") from None
+                raise ExampleFailed(refusal_sentence(error)) from None
             raise
         return self._answers.cut(self._staging.owned(outputs), batch.n_rows)
 
     def run_isolated(self, batch: Batch, failure: ExampleFailed) -> tuple[Outputs, RowErrors]:
         """Execute the rows of a batch that failed so that only the bad ones have no result.
 
-        Shapes: as ``run``'s, ``[batch.n_rows, *shape]``; a bad row's values mean nothing.
+        Shapes: as ``run``'s, ``[batch.n_rows, *shape]``; the values of a row that is bad or unsettled mean nothing.
         Errors: what TensorFlow raises through no row's fault.
         """
         spans = [(item, row, row + 1) for item, start, stop in batch.spans for row in range(start, stop)]
@@ -70,7 +70,7 @@ class GroupRunner:
             )
             return self.run(part)
 
-        found = isolate(range(batch.n_rows), failure, run)
+        found = _search([row for row, (item, _, _) in enumerate(spans) if not item.is_done], failure, run, batch.n_rows)
         outputs: Outputs = []
         for rows, made in found.runs:
             if not outputs:
@@ -81,7 +81,7 @@ class GroupRunner:
                         whole[row] = value
                 else:
                     whole[list(rows)] = values[: len(rows)]
-        return outputs, RowErrors(found.errors)
+        return outputs, RowErrors(found.errors, found.unsettled)
 
     def warm(self) -> None:
         """Run every bucket, so that no request meets a first call. Errors: LoadFailed."""
@@ -96,6 +96,23 @@ class GroupRunner:
                     continue
                 except Exception as error:
                     raise LoadFailed(f"bucket {bucket} failed: {type(error).__name__}: {error}") from error
+
+
+def _search(
+    rows: Sequence[int], failure: ExampleFailed, run: Callable[[Sequence[int]], Outputs], n_ran: int
+) -> Isolated[Outputs]:
+    """Find the bad ones among ``rows``, all that are still waited for of ``n_ran`` that failed together."""
+    if len(rows) < n_ran:
+        # The bad one may be among those that nobody waits for any more: what is left is not known to hold one.
+        found: Isolated[Outputs] = Isolated()
+        try:
+            if rows:
+                found.runs.append((rows, run(rows)))
+        except ExampleFailed as again:
+            failure = again
+        else:
+            return found
+    return isolate(rows, failure, run, max_runs=runs_of_slice(len(rows)))
 
 
 def _blank(values: np.ndarray[Any, Any] | list[np.ndarray[Any, Any]], n_rows: int) -> Any:

@@ -100,7 +100,7 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
 def _copy_fixed(array: np.ndarray[Any, Any], index: int, spans: Sequence[Span], n_rows: int) -> None:
     blocks = [
         item.payload.columns[index]  # type: ignore[attr-defined]
-        if stop - start == item.n_rows
+        if stop - start == item.payload.n  # type: ignore[attr-defined]
         else item.payload.columns[index][start:stop]  # type: ignore[attr-defined]
         for item, start, stop in spans
     ]

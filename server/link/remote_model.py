@@ -124,10 +124,19 @@ class RemoteModel:
         self.inputs = [ColumnCodec(tensor) for tensor in entry.signature.inputs]
         self.outputs = [ColumnCodec(tensor) for tensor in entry.signature.outputs]
 
-    def predict(self, rows: Rows, *, timeout_s: float | None, on_done: Callable[[RemoteAnswer], None]) -> RemoteTicket:
+    def predict(
+        self,
+        rows: Rows,
+        *,
+        timeout_s: float | None,
+        on_done: Callable[[RemoteAnswer], None],
+        spent_s: float = 0.0,
+        caller: str | None = None,  # noqa: ARG002 - the engine sees all callers of a worker as one
+    ) -> RemoteTicket:
         """Send a request's rows to the engine; ``on_done`` is called once, on the event loop's thread.
 
-        ``timeout_s`` None takes the model's default; the time on the way counts. Errors: EngineGone.
+        ``timeout_s`` None takes the model's default, of which ``spent_s`` are over; the time on the way counts.
+        Errors: EngineGone.
         """
         patience_s = self._default_timeout_s if timeout_s is None else timeout_s
-        return self._link.ask(self, rows, deadline_s=time.monotonic() + patience_s, on_done=on_done)
+        return self._link.ask(self, rows, deadline_s=time.monotonic() - spent_s + patience_s, on_done=on_done)

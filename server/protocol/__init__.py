@@ -13,9 +13,11 @@ from server.protocol.errors import (
     WrongShape,
 )
 from server.protocol.rows import Array, Column, PredictRequest, Rows
+from server.protocol.tfs_buffer import SHARED_PARSER_MAX_BYTES
 from server.protocol.tfs_json import PredictCodec, codec_for, decode_predict, encode_predict
 
 __all__ = [
+    "SHARED_PARSER_MAX_BYTES",
     "Array",
     "Column",
     "EmptyRequest",

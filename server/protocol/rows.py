@@ -31,6 +31,19 @@ class Rows:
     columns: tuple[Column, ...]
     lengths: list[tuple[int, ...]] | None = None
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that the examples take in memory, about."""
+        return sum(map(_column_bytes, self.columns))
+
+
+def _column_bytes(column: Column) -> int:
+    if isinstance(column, list):
+        return sum(map(_column_bytes, column))
+    if column.dtype == object:
+        return column.nbytes + sum(map(len, column.flat))
+    return column.nbytes
+
 
 @dataclass(slots=True, eq=False)
 class PredictRequest:

@@ -23,10 +23,11 @@ from server.protocol.rows import Array, Column, PredictRequest, Rows
 from server.protocol.tfs_typed import narrow_within
 from server.signature import ModelSignature
 
-__all__ = ["BufferReader"]
+__all__ = ["SHARED_PARSER_MAX_BYTES", "BufferReader"]
 
-#: A parser keeps its memory, about ten bytes for each of its longest body: a longer one gets a parser of its own.
-_SHARED_PARSER_MAX_BYTES = 2**20
+#: A parser keeps its memory, about ten bytes for each of its longest body: a longer one gets a parser of its own, and
+#: may be decoded in any thread.
+SHARED_PARSER_MAX_BYTES = 2**18
 #: Below this many numbers in an innermost array its proxy object costs more than its numbers save.
 _MIN_INNERMOST = 4
 
@@ -67,7 +68,7 @@ class BufferReader:
 
     def decode(self, body: bytes, *, max_instances: int) -> PredictRequest | None:
         """Read a request body, or return None."""
-        parser = _PARSER if len(body) <= _SHARED_PARSER_MAX_BYTES else simdjson.Parser()
+        parser = _PARSER if len(body) <= SHARED_PARSER_MAX_BYTES else simdjson.Parser()
         try:
             # No proxy of the document may outlive this call: the parser refuses its next document while one lives.
             return self._read(parser.parse(body), body, max_instances)

@@ -2,43 +2,78 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
-from server.web.errors import BodyTooLarge, ClientGone
+from server.web.errors import BodiesWaiting, BodyTimeout, BodyTooLarge, ClientGone
 
-__all__ = ["Message", "Receive", "Send", "body_chunks", "read_body"]
+__all__ = ["BodyBudget", "Message", "Receive", "Send", "body_chunks", "read_body"]
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 
-async def read_body(receive: Receive, *, length_bytes: int | None, limit_bytes: int, setting: str) -> bytes:
-    """Read a whole body. Errors: BodyTooLarge, before reading where its length was announced; ClientGone."""
+class BodyBudget:
+    """Bytes of bodies that are not complete: what callers who send slowly make the server hold."""
+
+    __slots__ = ("_max_bytes", "_n_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._n_bytes = 0
+
+    def take(self, n_bytes: int) -> None:
+        """Hold more bytes. Errors: BodiesWaiting, if that is too many; they are not held then."""
+        if self._n_bytes + n_bytes > self._max_bytes:
+            raise BodiesWaiting(limit_bytes=self._max_bytes)
+        self._n_bytes += n_bytes
+
+    def give_back(self, n_bytes: int) -> None:
+        """Let go of bytes: their body is complete, or given up."""
+        self._n_bytes -= n_bytes
+
+
+async def read_body(
+    receive: Receive,
+    *,
+    length_bytes: int | None,
+    limit_bytes: int,
+    setting: str,
+    budget: BodyBudget | None = None,
+    timeout_s: float | None = None,
+) -> bytes:
+    """Read a whole body, within ``timeout_s`` and ``budget`` where there are any.
+
+    Errors: BodyTooLarge, before reading where its length was announced; ClientGone; BodyTimeout; BodiesWaiting.
+    """
     if length_bytes is not None and length_bytes > limit_bytes:
         raise BodyTooLarge(f"the body of {length_bytes} bytes", limit_bytes=limit_bytes, setting=setting)
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body", False):
-        body: bytes = message.get("body", b"")
-        if len(body) > limit_bytes:
-            raise BodyTooLarge("the body", limit_bytes=limit_bytes, setting=setting)
-        return body
     chunks: list[bytes] = []
-    n_bytes = 0
-    async for chunk in body_chunks(receive, first=message):
-        n_bytes += len(chunk)
-        if n_bytes > limit_bytes:
-            raise BodyTooLarge("the body", limit_bytes=limit_bytes, setting=setting)
-        chunks.append(chunk)
+    n_bytes = n_held = 0
+    try:
+        async with asyncio.timeout(timeout_s):
+            async for chunk in body_chunks(receive):
+                n_bytes += len(chunk)
+                if n_bytes > limit_bytes:
+                    raise BodyTooLarge("the body", limit_bytes=limit_bytes, setting=setting)
+                if budget is not None:
+                    budget.take(len(chunk))
+                    n_held += len(chunk)
+                chunks.append(chunk)
+    except TimeoutError:
+        raise BodyTimeout(timeout_s or 0.0) from None
+    finally:
+        if budget is not None:
+            budget.give_back(n_held)
     return b"".join(chunks)
 
 
-async def body_chunks(receive: Receive, *, first: Message | None = None) -> AsyncIterator[bytes]:
+async def body_chunks(receive: Receive) -> AsyncIterator[bytes]:
     """Yield a body's chunks as they come. Errors: ClientGone."""
     while True:
-        message = first or await receive()
-        first = None
+        message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGone("the caller closed the connection while it sent the body")
         chunk: bytes = message.get("body", b"")

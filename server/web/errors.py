@@ -5,6 +5,8 @@
     RowwiseError
     └── WebError
         ├── BadHeader            a header that can't be read
+        ├── BodiesWaiting        too many bytes of bodies are being received
+        ├── BodyTimeout          the body did not come before the request's deadline
         ├── BodyTooLarge         body, archive or specification over its limit
         ├── ClientGone           the caller closed the connection; nobody reads the answer
         ├── DerivativeNotDeclared   no derivative fits the request, or several do
@@ -30,6 +32,8 @@ from server.errors import RowwiseError
 
 __all__ = [
     "BadHeader",
+    "BodiesWaiting",
+    "BodyTimeout",
     "BodyTooLarge",
     "ClientGone",
     "DerivativeNotDeclared",
@@ -54,6 +58,26 @@ class WebError(RowwiseError):
 
 class BadHeader(WebError):
     """A header whose value can't be used."""
+
+
+class BodiesWaiting(WebError):
+    """More bytes of unfinished bodies than the server may hold. Somebody's must go; trying again later can help."""
+
+    def __init__(self, *, limit_bytes: int) -> None:
+        super().__init__(
+            f"the bodies that are being received have more than {limit_bytes} bytes (max_receiving_bytes); "
+            "try again in a moment"
+        )
+
+
+class BodyTimeout(WebError):
+    """The request's deadline passed while its body was on its way."""
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(
+            f"the body was not complete {timeout_s:g} s after the request's headers, which is its deadline; "
+            "send it quicker or allow it more time"
+        )
 
 
 class BodyTooLarge(WebError):

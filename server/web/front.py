@@ -16,8 +16,8 @@ from server.errors import RowwiseError
 from server.settings import Settings
 from server.store.errors import InvalidName
 from server.web.auth import Gate
-from server.web.bodies import Message, Receive, Send, read_body
-from server.web.errors import ClientGone, MethodNotAllowed, PathNotFound
+from server.web.bodies import BodyBudget, Message, Receive, Send, read_body
+from server.web.errors import BodiesWaiting, BodyTimeout, ClientGone, MethodNotAllowed, PathNotFound
 from server.web.interfaces import RequestMetrics
 from server.web.paths import VerbPath, canonical_path, parse_verb_path
 from server.web.predict import Predictor
@@ -91,6 +91,9 @@ class Front:
         self._metrics = metrics
         self._gate = gate if settings.protect_predict else None
         self.max_body_bytes = settings.max_body_bytes
+        self.body_budget = BodyBudget(settings.max_receiving_bytes)
+        #: Seconds in which the body of a request that names no deadline must come.
+        self.body_timeout_s = settings.default_timeout_ms / 1e3
         self.has_access_log = settings.access_log
         self.ids = RequestIds()
         #: Verb paths by their text; None: not one of ours.
@@ -162,6 +165,8 @@ class Front:
         self, path: VerbPath, headers: PredictHeaders, request_id: str, scope: Scope, receive: Receive, send: Send
     ) -> int:
         """Answer one prediction and return its status."""
+        received_s = time.monotonic()
+        client = scope.get("client")
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(scope["method"], scope["path"], allow=("POST",))
@@ -170,13 +175,20 @@ class Front:
             timeout_s = headers.timeout_s()
             headers.check_encoding()
             body = await read_body(
-                receive, length_bytes=headers.length_bytes, limit_bytes=self.max_body_bytes, setting="max_body_bytes"
+                receive,
+                length_bytes=headers.length_bytes,
+                limit_bytes=self.max_body_bytes,
+                setting="max_body_bytes",
+                budget=self.body_budget,
+                timeout_s=self.body_timeout_s if timeout_s is None else timeout_s,
             )
         except RowwiseError as error:
-            reply = error_reply(error)
-            self._metrics.request_without_model(reply.status)
+            reply = self.predictor.refused(error)
             if isinstance(error, ClientGone):
                 return CLIENT_GONE
+            if isinstance(error, BodyTimeout | BodiesWaiting):
+                # The rest of the body may still come, and nobody wants it.
+                reply.headers += ((b"connection", b"close"),)
         else:
             answered = await self._await_reply(
                 path,
@@ -186,6 +198,8 @@ class Front:
                 explain=headers.explain,
                 request_id=request_id,
                 traceparent=headers.traceparent,
+                received_s=received_s,
+                caller=None if client is None else client[0],
             )
             if answered is None:
                 return CLIENT_GONE
@@ -203,6 +217,8 @@ class Front:
         explain: bool,
         request_id: str,
         traceparent: bytes | None,
+        received_s: float,
+        caller: str | None,
     ) -> Reply | None:
         """Start a prediction and wait for its reply; None if the caller leaves first."""
         loop = asyncio.get_running_loop()
@@ -220,6 +236,8 @@ class Front:
             request_id=request_id,
             on_reply=on_reply,
             traceparent=traceparent,
+            received_s=received_s,
+            caller=caller,
         )
         if answered.done():
             return answered.result()

@@ -11,7 +11,10 @@ Rules:
 2. A cold request that follows hot ones waits in uvicorn's own pipeline until they are answered; while a cold one is
    under way or waits, all that follow are cold too. So there is one order, and uvicorn keeps the second half of it.
 3. A connection that has sent more requests than it has taken answers is not read from.
-4. When the connection goes, what it waits for is taken back.
+4. When the connection goes, what it waits for is taken back. A caller who closes its sending half is gone too: a
+   process that died looks the same.
+5. A body that is not complete when the request's deadline passes is given up, and the connection with it. One that came
+   with its headers, as most do, costs no timer.
 5. When the server stops, a connection whose first request has not come yet, or has come in part, is still answered: its
    caller has been told by the kernel that the server has it.
 """
@@ -22,15 +25,14 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from server.web.errors import BadHeader
+from server.web.connection_end import PeerWatch, close_unread
+from server.web.errors import BadHeader, BodiesWaiting, BodyTimeout, WebError
 from server.web.front import Front
-from server.web.paths import VerbPath
-from server.web.predict import PredictCall
+from server.web.hot_request import HotRequest, headers_of_interest
 from server.web.request_headers import content_length, timeout_s
 from server.web.status import JSON, Reply
 
@@ -44,64 +46,7 @@ _MAX_WAITING = 32
 #: Seconds that a request may still take to arrive on an open connection once the server stops.
 _LAST_CALL_S = 1.0
 
-#: Headers that decide whether a request is hot, or that a prediction reads.
-_LOOKED_AT = frozenset(
-    {
-        b"connection",
-        b"content-encoding",
-        b"content-length",
-        b"expect",
-        b"traceparent",
-        b"transfer-encoding",
-        b"upgrade",
-        b"x-request-id",
-        b"x-request-timeout-ms",
-        b"x-rowwise-explain",
-    }
-)
-#: Those that a hot request does not have.
-_UNUSUAL = frozenset({b"content-encoding", b"expect", b"transfer-encoding", b"upgrade"})
-
 _JSON_HEAD = b"content-type: application/json\r\ncontent-length: "
-
-
-class _HotRequest:
-    """One prediction of a connection, from its headers to its reply."""
-
-    __slots__ = (
-        "body",
-        "call",
-        "explain",
-        "keep_alive",
-        "path",
-        "protocol",
-        "reply",
-        "request_id",
-        "started_s",
-        "timeout_s",
-        "traceparent",
-    )
-
-    def __init__(
-        self, protocol: HotLaneProtocol, path: VerbPath, request_id: str, timeout_s: float | None, *, explain: bool
-    ) -> None:
-        self.protocol = protocol
-        self.path = path
-        self.request_id = request_id
-        self.timeout_s = timeout_s
-        self.explain = explain
-        self.traceparent: bytes | None = None
-        self.keep_alive = True
-        self.started_s = 0.0
-        #: Its parts as they come.
-        self.body: list[bytes] = []
-        self.call: PredictCall | None = None
-        self.reply: Reply | None = None
-
-    def replied(self, reply: Reply) -> None:
-        """Take the reply; it leaves when its turn has come."""
-        self.reply = reply
-        self.protocol.flush()
 
 
 class _Busy:
@@ -117,13 +62,19 @@ class HotLaneProtocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._front = front
         #: The hot request whose body is being received, the last of ``_waiting``.
-        self._receiving: _HotRequest | None = None
+        self._receiving: HotRequest | None = None
         #: Hot requests without a reply that has left, oldest first.
-        self._waiting: deque[_HotRequest] = deque()
+        self._waiting: deque[HotRequest] = deque()
         self._is_shutting_down = False
         #: True from the connection's start, or a request's first byte, to the end of its headers.
         self._is_expecting = True
         self._idle_timer: asyncio.TimerHandle | None = None
+        #: True: the last answer was given, and what comes is the rest of its request.
+        self._is_lingering = False
+        #: None until reading was paused.
+        self._peer: PeerWatch | None = None
+        #: Runs while a body is awaited.
+        self._body_timer: asyncio.TimerHandle | None = None
         #: When the last hot reply left, by the loop's clock.
         self._replied_s = 0.0
 
@@ -147,13 +98,16 @@ class HotLaneProtocol(HttpToolsProtocol):
         self._waiting.append(hot)
         if len(self._waiting) >= _MAX_WAITING:
             self.flow.pause_reading()
+            self._watch_peer()
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
-        if self._receiving is not None:
-            self._receiving.body.append(body)
-        else:
+        hot = self._receiving
+        if hot is None:
             super().on_body(body)
+        elif hot.reply is None:
+            hot.body.append(body)
+            hot.n_received += len(body)
 
     def on_message_complete(self) -> None:
         """Start the prediction."""
@@ -162,6 +116,10 @@ class HotLaneProtocol(HttpToolsProtocol):
             super().on_message_complete()
             return
         self._receiving = None
+        if self._body_timer is not None:
+            self._stop_waiting(hot)
+        if hot.reply is not None:
+            return  # given up
         parts = hot.body
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         hot.body = []
@@ -173,20 +131,35 @@ class HotLaneProtocol(HttpToolsProtocol):
             request_id=hot.request_id,
             on_reply=hot.replied,
             traceparent=hot.traceparent,
+            received_s=hot.received_s,
+            caller=self.client[0] if self.client else None,
         )
 
     # What the transport and the server call.
 
+    def data_received(self, data: bytes) -> None:
+        """Parse what came, and see to it that a body that is not complete will be, or be given up."""
+        if self._is_lingering:
+            return
+        super().data_received(data)
+        hot = self._receiving
+        if hot is not None and hot.reply is None:
+            self._await_body(hot)
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Take back what the caller waited for."""
         waiting, self._waiting = self._waiting, deque()
-        self._receiving = None
+        if self._receiving is not None:
+            self._stop_waiting(self._receiving)
+            self._receiving = None
         for hot in waiting:
             if hot.call is not None and hot.reply is None:
                 hot.call.abandon()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
+        if self._peer is not None:
+            self._peer.stop()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -205,6 +178,34 @@ class HotLaneProtocol(HttpToolsProtocol):
         if self._is_expecting:
             self.transport.close()
 
+    # Waiting for bodies.
+
+    def _await_body(self, hot: HotRequest) -> None:
+        if self._body_timer is None:
+            patience_s = self._front.body_timeout_s if hot.timeout_s is None else hot.timeout_s
+            self._body_timer = self.loop.call_later(patience_s, self._give_up_body, hot, BodyTimeout(patience_s))
+        n_bytes = hot.n_received - hot.n_held
+        try:
+            self._front.body_budget.take(n_bytes)
+        except BodiesWaiting as error:
+            self._give_up_body(hot, error)
+        else:
+            hot.n_held += n_bytes
+
+    def _stop_waiting(self, hot: HotRequest) -> None:
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
+        self._front.body_budget.give_back(hot.n_held)
+        hot.n_held = 0
+
+    def _give_up_body(self, hot: HotRequest, error: WebError) -> None:
+        """Answer a request whose body is not complete, and close: what follows is the rest of that body."""
+        self._stop_waiting(hot)
+        hot.body = []
+        hot.keep_alive = False
+        hot.replied(self._front.predictor.refused(error))
+
     # Answering.
 
     def flush(self) -> None:
@@ -212,7 +213,7 @@ class HotLaneProtocol(HttpToolsProtocol):
         waiting = self._waiting
         while waiting and waiting[0].reply is not None:
             hot = waiting.popleft()
-            if self.transport.is_closing():
+            if self.transport.is_closing() or self._is_lingering:
                 return
             self._write(hot, hot.reply)  # type: ignore[arg-type]
         if waiting:
@@ -229,7 +230,7 @@ class HotLaneProtocol(HttpToolsProtocol):
             if self._idle_timer is None:
                 self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
 
-    def _write(self, hot: _HotRequest, reply: Reply) -> None:
+    def _write(self, hot: HotRequest, reply: Reply) -> None:
         body = reply.body
         head = [STATUS_LINE[reply.status]]
         for name, value in self.server_state.default_headers:
@@ -250,7 +251,10 @@ class HotLaneProtocol(HttpToolsProtocol):
             duration_ms = (time.perf_counter() - hot.started_s) * 1e3
             # %r: a path may hold line breaks.
             _ACCESS.info("POST %r %d %.3f ms id=%s", hot.path, reply.status, duration_ms, hot.request_id)
-        if is_last:
+        if is_last and hot.call is None:
+            self._is_lingering = True
+            close_unread(self.loop, self.transport)
+        elif is_last:
             self.transport.close()
 
     def _close_if_idle(self) -> None:
@@ -273,13 +277,13 @@ class HotLaneProtocol(HttpToolsProtocol):
         )  # uvicorn's own annotation leaves out that there is none at first
         return not self.pipeline and (cycle is None or cycle.response_complete)
 
-    def _hot_request(self) -> _HotRequest | None:
+    def _hot_request(self) -> HotRequest | None:
         """Return the request if it may be hot."""
         front = self._front
         path = front.hot_path(self.url)
         if path is None or self.parser.get_method() != b"POST" or self.parser.get_http_version() != "1.1":
             return None
-        found = _headers_of_interest(self.headers)
+        found = headers_of_interest(self.headers)
         if found is None:
             return None
         try:
@@ -290,7 +294,7 @@ class HotLaneProtocol(HttpToolsProtocol):
             return None  # the cold way says what is wrong with it
         if length is None or length > front.max_body_bytes:
             return None
-        hot = _HotRequest(
+        hot = HotRequest(
             self,
             path,
             front.ids.of(found.get(b"x-request-id")),
@@ -314,14 +318,10 @@ class HotLaneProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self._is_shutting_down and isinstance(self.cycle, RequestResponseCycle):
             self.cycle.keep_alive = False
+        if self.flow.read_paused:
+            self._watch_peer()
 
-
-def _headers_of_interest(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes] | None:
-    """Return the headers that a prediction reads; None if one of them makes the request unusual."""
-    found: dict[bytes, bytes] = {}
-    for name, value in headers:
-        if name in _LOOKED_AT:
-            if name in _UNUSUAL or name in found:
-                return None
-            found[name] = value
-    return found
+    def _watch_peer(self) -> None:
+        if self._peer is None:
+            self._peer = PeerWatch(self.loop, self.transport)
+        self._peer.begin()

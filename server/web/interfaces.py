@@ -89,8 +89,18 @@ class EntryPoint(Protocol):
     def signature(self) -> ModelSignature:
         """Always the same object for one ServedModel."""
 
-    def predict(self, rows: Rows, *, timeout_s: float | None, on_done: Callable[[Answer], None]) -> Ticket:
-        """Admit rows. ``on_done`` is called exactly once, on the event loop's thread, maybe before this returns.
+    def predict(
+        self,
+        rows: Rows,
+        *,
+        timeout_s: float | None,
+        on_done: Callable[[Answer], None],
+        spent_s: float = 0.0,
+        caller: str | None = None,
+    ) -> Ticket:
+        """Admit rows. Of ``timeout_s``, or the model's own, ``spent_s`` are over; ``caller`` is who sent them.
+
+        ``on_done`` is called exactly once, on the event loop's thread, maybe before this returns.
 
         Errors: those of batching that refuse admission; then ``on_done`` is not called.
         """

@@ -6,12 +6,16 @@ when the batch that held its rows is done. Nothing here awaits, so that a protoc
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from server.errors import RowwiseError
-from server.protocol import PredictCodec, codec_for
+from server.protocol import SHARED_PARSER_MAX_BYTES, PredictCodec, PredictRequest, codec_for
 from server.request_counts import VersionRequests
 from server.web.derivatives import VERBS, choose_derivative, read_query
 from server.web.errors import LabelNotFound, NotOffered, PathNotFound
@@ -26,6 +30,10 @@ _LOG = logging.getLogger("rowwise.web")
 
 #: What can't stand inside a quoted string of a header.
 _UNQUOTABLE = re.compile(r'[^\x20-\x7e]|["\\]')
+
+#: Longer bodies are decoded in a thread, so that others are answered meanwhile: 256 KiB take some milliseconds. What
+#: is shorter shares a parser, which only one thread may use.
+_INLINE_BYTES = SHARED_PARSER_MAX_BYTES
 
 _INSTEAD = {
     "classify": "this model declares no class labels",
@@ -43,6 +51,8 @@ class Predictor:
         self._catalog = catalog
         self._metrics = metrics
         self._max_instances = max_instances
+        #: One thread: its memory is that of one body, and the event loop competes with one for the interpreter.
+        self._large = ThreadPoolExecutor(1, thread_name_prefix="rowwise-decode")
 
     def start(
         self,
@@ -54,14 +64,19 @@ class Predictor:
         request_id: str,
         on_reply: Callable[[Reply], None],
         traceparent: bytes | None = None,
+        received_s: float,
+        caller: str | None,
     ) -> PredictCall:
         """Decode and admit a request. ``on_reply`` is called exactly once, here or later, unless it is abandoned.
 
-        Units: ``timeout_s`` in seconds; None takes the model's own deadline.
+        Units: ``timeout_s`` in seconds, counted from ``received_s``, when the request's headers were there, by the
+            system's monotonic clock; None takes the model's own. ``caller`` tells whose bad rows are whose.
         """
         call = PredictCall(request_id, on_reply, explain=explain)
         if self._tracing is not None:
             call.trace = self._tracing.begin(traceparent, path, request_id)
+        call.deadline = (received_s, timeout_s)
+        call.caller = caller
         try:
             model = self.resolve(path)
             call.metrics = self._metrics.of_version(model.name, model.version)
@@ -71,17 +86,50 @@ class Predictor:
                 served = choose_derivative(model, path.verb, query)
                 call.metrics = self._metrics.of_version(served.name, served.version, served.entry)
             codec = call.codec = codec_for(served.signature)
-            request = codec.decode(body, max_instances=self._max_instances)
-            call.row_form = request.row_form
-            call.ticket = served.predict(request.rows, timeout_s=timeout_s, on_done=call.done)
-        except RowwiseError as error:
-            self.refuse(call, error)
-        except Exception:  # noqa: BLE001 - a bug of ours; the caller still gets one answer
-            _LOG.exception("request %s to %s failed", request_id, path)
-            call.finish(internal_error_reply(request_id))
-            if call.metrics is None:
-                self._metrics.request_without_model(500)
+            if len(body) > _INLINE_BYTES:
+                decoding = self._large.submit(codec.decode, body, max_instances=self._max_instances)
+                asyncio.wrap_future(decoding).add_done_callback(partial(self._decoded, call, served))
+            else:
+                self._admit(call, served, codec.decode(body, max_instances=self._max_instances))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets one answer
+            self._failed(call, error)
         return call
+
+    def _decoded(self, call: PredictCall, served: EntryPoint, decoding: asyncio.Future[PredictRequest]) -> None:
+        """Go on with a body that was decoded elsewhere."""
+        if call.has_ended:
+            return
+        try:
+            self._admit(call, served, decoding.result())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets one answer
+            self._failed(call, error)
+
+    @staticmethod
+    def _admit(call: PredictCall, served: EntryPoint, request: PredictRequest) -> None:
+        call.row_form = request.row_form
+        received_s, timeout_s = call.deadline
+        call.ticket = served.predict(
+            request.rows,
+            timeout_s=timeout_s,
+            on_done=call.done,
+            spent_s=time.monotonic() - received_s,
+            caller=call.caller,
+        )
+
+    def _failed(self, call: PredictCall, error: Exception) -> None:
+        if isinstance(error, RowwiseError):
+            self.refuse(call, error)
+            return
+        _LOG.error("request %s failed", call.request_id, exc_info=error)
+        call.finish(internal_error_reply(call.request_id))
+        if call.metrics is None:
+            self._metrics.request_without_model(500)
+
+    def refused(self, error: RowwiseError) -> Reply:
+        """Return the answer to a request that did not get as far as its model, and count it."""
+        reply = error_reply(error)
+        self._metrics.request_without_model(reply.status)
+        return reply
 
     def refuse(self, call: PredictCall, error: RowwiseError) -> None:
         """End a call with an error before it was admitted."""
@@ -115,13 +163,29 @@ def labelled_version(catalog: ServingCatalog, model: str, label: str) -> int:
 class PredictCall:
     """One request on its way. Ends once: by ``done``, by ``finish``, or by ``abandon``."""
 
-    __slots__ = ("_ended", "_explain", "_on_reply", "_request_id", "codec", "metrics", "row_form", "ticket", "trace")
+    __slots__ = (
+        "_explain",
+        "_on_reply",
+        "caller",
+        "codec",
+        "deadline",
+        "has_ended",
+        "metrics",
+        "request_id",
+        "row_form",
+        "ticket",
+        "trace",
+    )
 
     def __init__(self, request_id: str, on_reply: Callable[[Reply], None], *, explain: bool) -> None:
-        self._request_id = request_id
+        self.request_id = request_id
         self._on_reply = on_reply
         self._explain = explain
-        self._ended = False
+        #: True: it was answered, or nobody waits for it.
+        self.has_ended = False
+        #: When its headers were there, and the seconds that it may take from then on, None where it names none.
+        self.deadline: tuple[float, float | None] = (0.0, None)
+        self.caller: str | None = None
         #: None until a version is known; then every end is counted there.
         self.metrics: VersionRequests | None = None
         self.codec: PredictCodec | None = None
@@ -133,20 +197,20 @@ class PredictCall:
 
     def done(self, answer: Answer) -> None:
         """Take the answer of the request's rows."""
-        if self._ended:
+        if self.has_ended:
             return
         try:
             reply = error_reply(answer.error) if answer.error is not None else self._success(answer)
         except Exception:  # noqa: BLE001 - a bug of ours; the caller still gets one answer
-            _LOG.exception("request %s: its answer could not be written", self._request_id)
-            reply = internal_error_reply(self._request_id)
+            _LOG.exception("request %s: its answer could not be written", self.request_id)
+            reply = internal_error_reply(self.request_id)
         self.finish(reply, answer)
 
     def finish(self, reply: Reply, answer: Answer | None = None) -> None:
         """End with a reply."""
-        if self._ended:
+        if self.has_ended:
             return
-        self._ended = True
+        self.has_ended = True
         if self.metrics is not None:
             self.metrics.request(reply.status)
         if self.trace is not None:
@@ -155,9 +219,9 @@ class PredictCall:
 
     def abandon(self) -> None:
         """The caller is gone: take the rows back if they still wait, and send nothing."""
-        if self._ended:
+        if self.has_ended:
             return
-        self._ended = True
+        self.has_ended = True
         if self.metrics is not None:
             self.metrics.request(CLIENT_GONE)
         if self.trace is not None:

@@ -42,7 +42,9 @@ STATUS: dict[type[RowwiseError], int] = {
     batching.ExampleFailed: 400,
     batching.ExecutionFailed: 500,
     batching.ModelUnloaded: 503,
+    batching.Overloaded: 503,
     batching.QueueFull: 429,
+    batching.QueueTimeout: 429,
     batching.Refused: 503,
     batching.TooManyRows: 413,
     # Models and versions.
@@ -80,6 +82,8 @@ STATUS: dict[type[RowwiseError], int] = {
     # HTTP itself.
     web.WebError: 400,
     web.BadHeader: 400,
+    web.BodiesWaiting: 503,
+    web.BodyTimeout: 504,
     web.BodyTooLarge: 413,
     web.ClientGone: CLIENT_GONE,
     web.DerivativeNotDeclared: 400,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from server.batching import Batch, Batcher, CostTable, Group, Item, Observer, QueueLimits
+from server.batching import Batch, Batcher, CostTable, Group, Item, Observer, QueueLimits, RowErrors
 
 #: A small model: padding up to 8 costs little, the largest bucket has the best throughput.
 SMALL_COSTS = {1: 1.0, 2: 1.2, 4: 1.6, 8: 2.4}
@@ -97,7 +97,8 @@ class ManualExecutor:
     def finish(self, index: int = 0, *, error: BaseException | None = None) -> None:
         assert self.batcher is not None
         ran = self.running.pop(index)
-        self.batcher.finished(ran.batch, None if error else ran.rows(), error)
+        has_outputs = error is None or isinstance(error, RowErrors)
+        self.batcher.finished(ran.batch, ran.rows() if has_outputs else None, error)
 
     def finish_all(self) -> None:
         while self.running:
@@ -168,7 +169,14 @@ class Bench:
         self.answered: list[Item] = []
 
     def make(
-        self, payload: object, n_rows: int = 1, *, timeout_s: float | None = None, group: Group | None = None
+        self,
+        payload: object,
+        n_rows: int = 1,
+        *,
+        timeout_s: float | None = None,
+        group: Group | None = None,
+        caller: str | None = None,
+        row_bytes: int = 0,
     ) -> Item:
         now_s = self.clock()
         return Item(
@@ -178,12 +186,21 @@ class Bench:
             arrived_s=now_s,
             deadline_s=None if timeout_s is None else now_s + timeout_s,
             on_done=self.answered.append,
+            caller=caller,
+            row_bytes=row_bytes,
         )
 
     def submit(
-        self, payload: object, n_rows: int = 1, *, timeout_s: float | None = None, group: Group | None = None
+        self,
+        payload: object,
+        n_rows: int = 1,
+        *,
+        timeout_s: float | None = None,
+        group: Group | None = None,
+        caller: str | None = None,
+        row_bytes: int = 0,
     ) -> Item:
-        item = self.make(payload, n_rows, timeout_s=timeout_s, group=group)
+        item = self.make(payload, n_rows, timeout_s=timeout_s, group=group, caller=caller, row_bytes=row_bytes)
         self.batcher.submit(item)
         return item
 

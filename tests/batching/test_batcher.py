@@ -18,6 +18,7 @@ from server.batching import (
     Item,
     ModelUnloaded,
     QueueFull,
+    QueueTimeout,
     Quota,
     Reason,
     TooManyRows,
@@ -208,7 +209,7 @@ def test_an_item_that_waits_past_its_last_chance_is_answered_and_never_executed(
     assert not item.is_done
     bench.clock.advance(0.1)
     bench.batcher.expire()
-    assert isinstance(item.error, DeadlineExceeded)
+    assert isinstance(item.error, QueueTimeout)
     assert "after 4.0 s in the queue" in str(item.error)
     assert bench.observer.dropped_items == [item]
     bench.manual.finish()
@@ -223,7 +224,7 @@ def test_a_late_item_is_dropped_at_dispatch_even_if_nobody_called_expire() -> No
     late, in_time = bench.submit("late", timeout_s=5.0), bench.submit("in time", timeout_s=50.0)
     bench.clock.advance(10.0)
     bench.manual.finish()
-    assert isinstance(late.error, DeadlineExceeded)
+    assert isinstance(late.error, QueueTimeout)
     assert bench.payloads(1) == ["in time"]
     bench.manual.finish()
     assert result_of(in_time) == [("in time", 0)]
@@ -236,7 +237,7 @@ def test_an_item_past_saving_does_not_take_along_one_that_can_be_saved() -> None
     lost, saved = bench.submit("lost", timeout_s=5.0), bench.submit("saved", timeout_s=5.6)
     bench.clock.advance(4.5)
     bench.manual.finish()
-    assert isinstance(lost.error, DeadlineExceeded)
+    assert isinstance(lost.error, QueueTimeout)
     assert (bench.payloads(1), bench.ran[1].batch.bucket) == (["saved"], 1)
     bench.manual.finish()
     assert saved.error is None

@@ -117,9 +117,14 @@ def strategy_exists(n_rows: int, spare: int) -> bool:
         for tried in range(1, (1 << n_rows) - 1):
             works = frozenset(bad for bad in possible if not bad & tried)
             fails = possible - works
-            if not tried & answered and works and fails:
-                if wins(works, answered | tried, n_runs + 1) and wins(fails, answered, n_runs + 1):
-                    return True
+            if (
+                not tried & answered
+                and works
+                and fails
+                and wins(works, answered | tried, n_runs + 1)
+                and wins(fails, answered, n_runs + 1)
+            ):
+                return True
         return False
 
     return wins(frozenset(range(1, 1 << n_rows)), 0, 0)

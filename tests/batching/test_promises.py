@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
@@ -12,19 +14,29 @@ from server.batching import (
     CostTable,
     DeadlineExceeded,
     Draining,
+    ExampleFailed,
     ExecutionFailed,
     Group,
     Item,
     ModelUnloaded,
     QueueFull,
     QueueLimits,
+    QueueTimeout,
     Quota,
+    RowErrors,
     TooManyRows,
 )
 from tests.batching.doubles import ManualClock, ManualExecutor, ManualTicks, RecordingObserver, result_of
 
 COST_TABLES = ({1: 1.0, 2: 1.2, 4: 1.6, 8: 2.4}, {1: 0.5}, {4: 1.0, 8: 1.1}, {1: 1.0, 8: 1.05})
 MAX_ROWS = 40
+ENDS = (Cancelled, DeadlineExceeded, ExampleFailed, ExecutionFailed, ModelUnloaded, QueueTimeout)
+
+
+def reruns_of(item: Item) -> Iterator[Item]:
+    for rerun in item.reruns:
+        yield rerun
+        yield from reruns_of(rerun)
 
 
 class Promises(RuleBasedStateMachine):
@@ -76,6 +88,8 @@ class Promises(RuleBasedStateMachine):
             arrived_s=now_s,
             deadline_s=None if timeout_s is None else now_s + timeout_s,
             on_done=self.on_done,
+            caller=len(self.admitted) % 3,
+            row_bytes=10 * group,
         )
         try:
             self.batcher.submit(item)
@@ -87,7 +101,7 @@ class Promises(RuleBasedStateMachine):
 
     @rule(item=consumes(admitted_items))
     def cancel(self, item: Item) -> None:
-        was_waiting = item in self.admitted and item.next_row < item.n_rows
+        was_waiting = item in self.admitted and any(part.next_row < part.n_rows for part in (item, *reruns_of(item)))
         if item in self.admitted:
             assert self.batcher.cancel(item) == was_waiting
         if was_waiting:
@@ -104,10 +118,15 @@ class Promises(RuleBasedStateMachine):
         assert self.executor.free() == 0 or self.batcher.n_waiting == 0, "an executor idles while rows wait"
 
     @precondition(lambda self: self.executor.running)
-    @rule(index=st.integers(0, 2), fails=st.integers(0, 5))
-    def finish(self, index: int, fails: int) -> None:
-        error = RuntimeError("fault") if fails == 0 else None
-        self.executor.finish(index % len(self.executor.running), error=error)
+    @rule(index=st.integers(0, 2), fails=st.integers(0, 5), rows=st.lists(st.sampled_from(["good", "bad", "open"])))
+    def finish(self, index: int, fails: int, rows: list[str]) -> None:
+        index %= len(self.executor.running)
+        error: Exception | None = RuntimeError("fault") if fails == 0 else None
+        if fails == 1 and rows:
+            fates = [rows[row % len(rows)] for row in range(self.executor.running[index].batch.n_rows)]
+            bad = {row: ExampleFailed("bad") for row, fate in enumerate(fates) if fate == "bad"}
+            error = RowErrors(bad, [row for row, fate in enumerate(fates) if fate == "open"])
+        self.executor.finish(index, error=error)
         assert self.executor.free() == 0 or self.batcher.n_waiting == 0, "an executor idles while rows wait"
 
     @rule()
@@ -115,6 +134,10 @@ class Promises(RuleBasedStateMachine):
         self.batcher.expire()
         wakeup_s = self.batcher.next_wakeup_s()
         for item in self.admitted:
+            if not item.is_done and item.deadline_s is not None:
+                assert item.deadline_s > self.clock(), "nobody was told when the deadline passed"
+                assert wakeup_s is not None
+                assert wakeup_s <= item.deadline_s
             if item.next_row < item.n_rows and item.deadline_s is not None:
                 last_chance_s = item.deadline_s - item.group.costs.quickest_s
                 assert last_chance_s > self.clock()
@@ -156,13 +179,16 @@ class Promises(RuleBasedStateMachine):
     @invariant()
     def the_books_balance(self) -> None:
         waiting = [item for item in self.admitted if item.next_row < item.n_rows]
+        waiting += [rerun for item in self.admitted for rerun in reruns_of(item) if rerun.next_row < rerun.n_rows]
         n_rows = sum(item.n_rows - item.next_row for item in waiting)
-        assert self.batcher.n_waiting == n_rows == sum(group.n_rows for group in self.groups)
+        groups = [*self.groups, *(group.quarantine.group for group in self.groups if group.quarantine)]
+        assert self.batcher.n_waiting == n_rows == sum(group.n_rows for group in groups)
         assert self.batcher.n_running == len(self.executor.running)
         assert not any(item.is_done for item in waiting)
         for quota in {group.quota for group in self.groups if group.quota is not None}:
-            held = sum(group.n_rows for group in self.groups if group.quota is quota)
-            assert quota.n_rows == held <= quota.max_rows
+            assert quota.n_rows == sum(group.n_rows for group in groups if group.quota is quota)
+            held = [item for item in waiting if item.group.quota is quota]
+            assert quota.n_bytes == sum((item.n_rows - item.next_row) * item.row_bytes for item in held)
         least_s = sum((item.n_rows - item.next_row) * item.group.costs.row_s for item in waiting)
         assert abs(self.batcher.backlog_s * self.executor.lanes - least_s) < 1e-6
         assert self.observer.dispatched_ids == list(range(1, len(self.executor.ran) + 1))
@@ -180,10 +206,12 @@ class Promises(RuleBasedStateMachine):
         assert set(self.idle_groups) == {group for group in self.groups if group.is_closed}
         assert set(self.answers) == set(self.admitted), "an admitted item was not answered, or a refused one was"
         for item in self.admitted:
+            assert not item.reruns
             if item.error is None:
+                assert item.deadline_s is None or self.answers[item] < item.deadline_s, "answered after its deadline"
                 assert result_of(item) == [(item.payload, row) for row in range(item.n_rows)]
             else:
-                assert isinstance(item.error, (Cancelled, DeadlineExceeded, ExecutionFailed, ModelUnloaded))
+                assert isinstance(item.error, ENDS)
 
 
 TestPromises = Promises.TestCase

@@ -82,15 +82,27 @@ class ScriptedModel:
     holds: bool = False
     rows: list[Rows] = field(default_factory=list)
     timeouts_s: list[float | None] = field(default_factory=list)
+    spent_s: list[float] = field(default_factory=list)
+    callers: list[str | None] = field(default_factory=list)
     tickets: list[ScriptedTicket] = field(default_factory=list)
     held: list[Callable[[Any], None]] = field(default_factory=list)
     admitted: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def predict(self, rows: Rows, *, timeout_s: float | None, on_done: Callable[[Any], None]) -> ScriptedTicket:
+    def predict(
+        self,
+        rows: Rows,
+        *,
+        timeout_s: float | None,
+        on_done: Callable[[Any], None],
+        spent_s: float = 0.0,
+        caller: str | None = None,
+    ) -> ScriptedTicket:
         if self.refusal is not None:
             raise self.refusal
         self.rows.append(rows)
         self.timeouts_s.append(timeout_s)
+        self.spent_s.append(spent_s)
+        self.callers.append(caller)
         self.tickets.append(ScriptedTicket())
         self.admitted.set()
         if self.holds:

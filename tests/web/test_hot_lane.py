@@ -18,6 +18,7 @@ import uvicorn
 from server.metrics import Metrics
 from server.settings import Settings
 from server.web import HotLaneProtocol, create_app
+from server.web.bodies import BodyBudget
 from tests.web.scripted import ScriptedAnswer, ScriptedCatalog, ScriptedModel
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -49,11 +50,14 @@ class Connection:
 class Running:
     """A server with the hot lane and one scripted model, ``sum``."""
 
-    def __init__(self, server: uvicorn.Server, port: int, model: ScriptedModel, metrics: Metrics) -> None:
+    def __init__(
+        self, server: uvicorn.Server, port: int, model: ScriptedModel, metrics: Metrics, budget: BodyBudget
+    ) -> None:
         self.server = server
         self.port = port
         self.model = model
         self.metrics = metrics
+        self.budget = budget
 
     async def connect(self) -> Connection:
         return Connection(*await asyncio.open_connection("127.0.0.1", self.port))
@@ -87,7 +91,7 @@ async def running(tmp_path: Path, *, keep_alive_s: int = 5, **settings: Any) -> 
     listener = socket.create_server(("127.0.0.1", 0))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        yield Running(server, listener.getsockname()[1], model, metrics)
+        yield Running(server, listener.getsockname()[1], model, metrics, front.body_budget)
     finally:
         server.should_exit = True
         await serving
