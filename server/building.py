@@ -1,6 +1,7 @@
 """One registration on its way to serving: built in a process of its own, committed to the store, switched in.
 
-A build that ends in any other way leaves its version FAILED with the reason, and what serves as it is.
+A build that ends in any other way leaves its version FAILED with the reason, and what serves as it is. One that the
+server's own end cuts off stays BUILDING in the store, which has its source: it is built again at the next start.
 """
 
 from __future__ import annotations
@@ -8,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
-from typing import Any
 
-from server.build import ArchiveSource, Builder, BuildRequest, ImportSource, Progress
+from server.build import Builder, BuildRequest, Progress
+from server.build.source import Source, source_from_json
 from server.catalog_options import BuildObserver
 from server.errors import RowwiseError
-from server.store import State, Store
+from server.store import State, Store, StoreDamaged
 from server.switching import Switching
 from server.version_life import Life
 
@@ -42,30 +42,18 @@ class Building:
         self._lives = lives
         self._import_packages = import_packages
         self._on_build = on_build
+        self._is_stopping = False
 
-    async def run(
-        self, name: str, version: int, options: Mapping[str, Any], source: ArchiveSource | ImportSource
-    ) -> None:
+    def stop(self) -> None:
+        """The server is stopping: what is cancelled from now on is built again when it is started the next time."""
+        self._is_stopping = True
+
+    async def run(self, name: str, version: int) -> None:
         """Build a version that the store knows as BUILDING, and let it serve if no newer one does."""
         life = self._lives[name, version]
-        loop = asyncio.get_running_loop()
         result = "available"
         try:
-            request = BuildRequest(
-                name=name,
-                version=version,
-                spec=options,
-                source=self._taken(name, version, source),
-                source_dir=self._store.source_dir(name, version),
-                output_dir=self._store.staging_dir(name, version),
-                import_packages=self._import_packages,
-            )
-
-            def on_progress(progress: Progress) -> None:
-                life.progress = progress.to_json()
-
-            await self._builder.build(request, on_progress)
-            await loop.run_in_executor(None, self._store.commit, name, version)
+            await self._build(name, version, life)
             life.state = State.BUILT
             async with self._switching.change(name):
                 active = self._store.active(name)
@@ -79,20 +67,53 @@ class Building:
             await self._fail(name, version, life, f"the server could not build it: {error.strerror or error}")
         except asyncio.CancelledError:
             result = "cancelled"
-            await self._fail(name, version, life, "the build was cancelled")
+            await self._cancelled(name, version, life)
             raise
         finally:
             life.progress = None
-            life.settled.set()
+            if not life.is_leaving:
+                life.settled.set()
             self._on_build(name, result)
 
-    def _taken(self, name: str, version: int, source: ArchiveSource | ImportSource) -> ArchiveSource | ImportSource:
-        """Move an upload to its version, so that it goes when the version goes."""
-        if isinstance(source, ImportSource):
-            return source
-        own = self._store.source_dir(name, version) / "archive"
-        source.path.rename(own)
-        return ArchiveSource(own, source.filename)
+    async def _build(self, name: str, version: int, life: Life) -> None:
+        loop = asyncio.get_running_loop()
+        request = BuildRequest(
+            name=name,
+            version=version,
+            spec=self._store.spec(name, version),
+            source=self._source(name, version),
+            source_dir=self._store.source_dir(name, version),
+            output_dir=self._store.staging_dir(name, version),
+            import_packages=self._import_packages,
+        )
+
+        def on_progress(progress: Progress) -> None:
+            life.progress = progress.to_json()
+
+        await self._builder.build(request, on_progress)
+        await loop.run_in_executor(None, self._store.commit, name, version)
+
+    def _source(self, name: str, version: int) -> Source:
+        """Return what was registered. Errors: StoreDamaged."""
+        value = self._store.source(name, version)
+        path = self._store.archive(name, version)
+        try:
+            return source_from_json({**value, "path": str(path)})
+        except (KeyError, ValueError) as error:
+            raise StoreDamaged(path.parent, f"what it says of its source can't be read: {error!r}") from error
+
+    async def _cancelled(self, name: str, version: int, life: Life) -> None:
+        serving = self._switching.serving(name)
+        if serving is not None and serving.model.version == version:
+            return  # it had got there
+        if not self._is_stopping:
+            await self._fail(name, version, life, "the build was cancelled")
+            return
+        life.reason = "the server is stopping; it is built when the server is started again"
+        loop = asyncio.get_running_loop()
+        # Without this note the next start takes it for one more sudden end; a version that is built needs none.
+        with contextlib.suppress(RowwiseError):
+            await asyncio.shield(loop.run_in_executor(None, self._store.interrupt, name, version))
 
     async def _fail(self, name: str, version: int, life: Life, reason: str) -> None:
         life.state, life.reason = State.FAILED, reason

@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from server.artifact import CERTIFICATE_FILE, COSTS_FILE
 from server.background import Background
+from server.batching import Draining
 from server.build import ArchiveSource, Builder, ImportSource
 from server.building import Building
 from server.catalog_options import BuildObserver, CatalogOptions
@@ -29,6 +32,10 @@ from server.version_life import Life, as_lived, why_not
 __all__ = ["Catalog"]
 
 _log = logging.getLogger(__name__)
+
+_STOPPING = "the server is stopping: ask another one, or try again when it has been started again"
+#: What a caller is told to wait, seconds: about what a restarted server takes to load a model.
+_RETRY_AFTER_STOP_S = 5.0
 
 
 class Catalog:
@@ -84,10 +91,12 @@ class Catalog:
     def resolve(self, name: str, version: int | None = None) -> ServedModel:
         """Return the handle for predictions.
 
-        Errors: ModelNotFound; VersionNotFound; ModelNotReady if it exists and does not serve.
+        Errors: ModelNotFound; VersionNotFound; ModelNotReady if it exists and does not serve; Draining.
         """
         hosted = self._switching.serving(name)
         if hosted is not None and (version is None or version == hosted.model.version):
+            if self._is_draining:
+                raise Draining(_STOPPING, retry_after_s=_RETRY_AFTER_STOP_S)
             return hosted.model
         record = self.version(name, version) if version is not None else self._representative(name)
         raise ModelNotReady(name, version, why_not(record))
@@ -152,6 +161,13 @@ class Catalog:
             if active is not None:
                 self._missing[name] = f"version {active} is being loaded"
                 self._background.start(self._resume(name, active))
+            for record in self._store.versions(name):
+                if record.state is State.BUILDING:
+                    _log.info("model %r: version %d is built again", name, record.version)
+                    self._build(name, record.version)
+                elif record.state is State.BUILT and record.awaits_switch:
+                    # The server ended after it was built and before it served.
+                    self._background.start(self._resume(name, record.version))
         self._has_started = True
         known = set(self._store.models())
         for name, target in self._expected.items():
@@ -160,15 +176,19 @@ class Catalog:
                 self._background.start(self._register_expected(name, target))
 
     async def register(self, name: str, spec: ModelSpec, source: ArchiveSource | ImportSource) -> VersionRecord:
-        """Record a new version as BUILDING and start its build. Errors: InvalidName; StoreUnwritable."""
+        """Record a new version as BUILDING and start its build. An archive's file is moved into the store.
+
+        Errors: InvalidName; StoreUnwritable; Draining.
+        """
         loop = asyncio.get_running_loop()
         options = spec.model_dump(mode="json", exclude_unset=True)
-        record = await loop.run_in_executor(None, self._store.create_version, name, options)
-        self._lives[name, record.version] = Life(State.BUILDING)
-        self._host.prepare()
-        life = self._lives[name, record.version]
-        life.task = asyncio.create_task(self._building.run(name, record.version, options, source))
-        self._background.hold(life.task)
+        archive = source.path if isinstance(source, ArchiveSource) else None
+        create = partial(
+            self._store.create_version, name, options, source=_without_path(source.to_json()), archive=archive
+        )
+        self._refuse_if_draining()
+        record = await asyncio.shield(loop.run_in_executor(None, create))
+        self._build(name, record.version)
         await self._announce()  # a label may lead to it from now on
         return self._overlaid(record)
 
@@ -178,6 +198,7 @@ class Catalog:
         Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built; ArtifactRefused or LoadFailed, in which
             case nothing has changed.
         """
+        self._refuse_if_draining()
         async with self._switching.change(name):
             await self._switching.switch(name, version)
         return self.version(name, version)
@@ -190,34 +211,55 @@ class Catalog:
         numbers = [record.version for record in self._store.versions(name)] if version is None else [version]
         if version is not None:
             self._store.record(name, version)
-        for number in numbers:
-            life = self._lives.get((name, number))
-            if life is not None and life.task is not None and not life.task.done():
-                life.task.cancel()
-                await asyncio.wait({life.task})
-        async with self._switching.change(name):
-            if version is None:
-                await self._switching.withdraw(name)
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, self._store.delete, name, version)
-            if version is None:
-                self._missing.pop(name, None)
-            for number in numbers:
-                gone = self._lives.pop((name, number), None)
-                if gone is not None:
-                    gone.settled.set()
+        lives = {number: life for number in numbers if (life := self._lives.get((name, number))) is not None}
+        try:
+            for life in lives.values():
+                life.is_leaving = True
+                if life.task is not None and not life.task.done():
+                    life.task.cancel()
+                    await asyncio.wait({life.task})
+            async with self._switching.change(name):
+                if version is None:
+                    await self._switching.withdraw(name)
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(None, self._store.delete, name, version)
+                if version is None:
+                    self._missing.pop(name, None)
+                for number in lives:
+                    self._lives.pop((name, number), None)
+        finally:
+            for life in lives.values():
+                life.is_leaving = False
+                if life.task is None or life.task.done():
+                    life.settled.set()
 
     def begin_drain(self) -> None:
-        """Say not ready from now on."""
+        """Say not ready, admit nothing more, and stop builds. What was admitted is answered."""
+        if self._is_draining:
+            return
         self._is_draining = True
+        self._building.stop()
+        for life in self._lives.values():
+            if life.task is not None:
+                life.task.cancel()
 
     async def drain(self) -> None:
-        """Admit nothing more, stop builds, and return when everything that was admitted is answered."""
+        """Return when everything that was admitted is answered, and nothing else is under way."""
         self.begin_drain()
         await self._background.cancel()
         await self._host.drain()
 
     # How it is done.
+
+    def _build(self, name: str, version: int) -> None:
+        life = self._lives[name, version] = Life(State.BUILDING)
+        self._host.prepare()
+        life.task = asyncio.create_task(self._building.run(name, version))
+        self._background.hold(life.task)
+
+    def _refuse_if_draining(self) -> None:
+        if self._is_draining:
+            raise Draining(_STOPPING, retry_after_s=_RETRY_AFTER_STOP_S)
 
     async def _resume(self, name: str, version: int) -> None:
         """Load what was active when the server stopped."""
@@ -230,14 +272,27 @@ class Catalog:
 
     async def _register_expected(self, name: str, target: str) -> None:
         try:
-            record = await self.register(name, ModelSpec(), ImportSource(target))
+            version = self._under_way(name, target)
+            if version is None:
+                version = (await self.register(name, ModelSpec(), ImportSource(target))).version
         except RowwiseError as error:
             self._missing[name] = str(error)
             _log.error("model %r: %s", name, error)
             return
-        record = await self.wait(name, record.version)
+        record = await self.wait(name, version)
         if record.state is State.FAILED:
             self._missing[name] = record.reason
+
+    def _under_way(self, name: str, target: str) -> int | None:
+        """Return the version that the last start registered for this function and that is not done yet."""
+        if name not in self._store.models():
+            return None
+        for record in reversed(self._store.versions(name)):
+            if record.state is State.BUILDING and self._store.source(name, record.version).get("target") == target:
+                return record.version
+            if record.state is State.BUILT and record.awaits_switch:
+                return record.version
+        return None
 
     def _representative(self, name: str) -> VersionRecord:
         """Return the record that stands for a model: its active version, else its newest. Errors: ModelNotFound."""
@@ -251,3 +306,8 @@ class Catalog:
         if version is None:
             version = self._representative(name).version
         return (self._store.artifact_dir(name, version) / file).read_bytes()
+
+
+def _without_path(source: dict[str, Any]) -> dict[str, Any]:
+    """Return what the store keeps of a source: where its archive is, it knows itself."""
+    return {key: value for key, value in source.items() if key != "path"}

@@ -14,12 +14,11 @@ from collections import defaultdict
 from pathlib import Path
 
 from server.background import Background
-from server.engine import EngineError
 from server.errors import RowwiseError
 from server.hosting import Host, Hosted
 from server.serving_versions import Announce
 from server.spec import ModelSpec
-from server.store import State, Store
+from server.store import State, Store, StoreDamaged
 from server.version_life import Life
 
 __all__ = ["Switching"]
@@ -102,9 +101,9 @@ class Switching:
 
     async def _load(self, name: str, version: int, artifact: Path, life: Life) -> None:
         serving = self._serving.get(name)
-        spec = ModelSpec.model_validate(self._store.spec(name, version))
         loop = asyncio.get_running_loop()
         try:
+            spec = self._spec(name, version)
             hosted = await self._host.load(
                 name,
                 version,
@@ -115,7 +114,7 @@ class Switching:
                 else spec.default_timeout_ms / 1_000,
                 batch_limit=self._batch_limit,
             )
-        except EngineError as error:
+        except RowwiseError as error:
             life.state, life.reason = State.UNLOADED, str(error)
             raise
         except asyncio.CancelledError:
@@ -147,6 +146,14 @@ class Switching:
         if cancelled is not None:
             raise cancelled
         await self._announce()
+
+    def _spec(self, name: str, version: int) -> ModelSpec:
+        """Read a version's specification. Errors: StoreDamaged."""
+        try:
+            return ModelSpec.model_validate(self._store.spec(name, version))
+        except ValueError as error:
+            path = self._store.artifact_dir(name, version).with_name("spec.json")
+            raise StoreDamaged(path, f"it is no specification: {error}") from error
 
     async def _retire(self, hosted: Hosted, life: Life | None) -> None:
         await self._announce()

@@ -25,6 +25,8 @@ class Life:
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     #: Its build, as long as it is not done.
     task: asyncio.Task[None] | None = None
+    #: True while it is being deleted: who waits for it is told when it is gone.
+    is_leaving: bool = False
 
 
 def as_lived(record: VersionRecord, life: Life | None) -> VersionRecord:
@@ -38,7 +40,7 @@ def why_not(record: VersionRecord) -> str:
     """Return why a version that was asked for does not answer; completes a sentence."""
     match record.state:
         case State.BUILDING:
-            return "it is being built"
+            return record.reason or "it is being built"
         case State.LOADING:
             return "it is being loaded"
         case State.FAILED:

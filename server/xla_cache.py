@@ -7,11 +7,14 @@ machine code: a directory belongs to the process that wrote it, and a server nev
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import MutableMapping
 from pathlib import Path
 
 __all__ = ["keep_executables"]
+
+_log = logging.getLogger(__name__)
 
 _FLAGS = "TF_XLA_FLAGS"
 #: Past this the oldest files go when the server starts. An executable of a small graph takes 50 to 200 kB.
@@ -21,14 +24,22 @@ MAX_BYTES = 2**30
 def keep_executables(directory: Path, environment: MutableMapping[str, str] | None = None) -> None:
     """Let XLA keep its executables in ``directory``, made if missing. To be called before TensorFlow is loaded.
 
-    Does nothing where the user has set a directory for it himself. Errors: OSError if it can't be made.
+    Does nothing where the user has set a directory for it himself, nor where it can't be made or written: compiling
+    takes longer, and a full or read-only disk is no reason not to serve.
     """
     environment = os.environ if environment is None else environment
     flags = environment.get(_FLAGS, "")
     if "tf_xla_persistent_cache_directory" in flags:
         return
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _prune(directory)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _prune(directory)
+    except OSError as error:
+        _log.warning("XLA's executables are not kept: %s", error)
+        return
+    if not os.access(directory, os.W_OK):
+        _log.warning("XLA's executables are not kept: %s can't be written", directory)
+        return
     environment[_FLAGS] = " ".join(
         filter(
             None,

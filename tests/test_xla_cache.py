@@ -35,3 +35,10 @@ def test_the_oldest_executables_go_when_there_are_too_many(tmp_path: Path, monke
         os.utime(file, (1_000_000 - age, 1_000_000 - age))
     xla_cache.keep_executables(tmp_path, {})
     assert sorted(file.name for file in tmp_path.iterdir()) == ["executable-0", "executable-1"]
+
+
+def test_a_directory_that_can_not_be_made_is_no_reason_not_to_serve(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("no directory")
+    environment: dict[str, str] = {}
+    xla_cache.keep_executables(tmp_path / "store" / "xla-cache", environment)
+    assert environment == {}

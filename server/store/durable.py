@@ -12,7 +12,6 @@ Rules, and why each is needed:
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -22,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from server.store.errors import StoreDamaged, StoreUnwritable
+from server.store.errors import StoreDamaged, unwritable
 
 __all__ = ["Disk", "FaultHook", "encode_json", "is_unfinished", "read_json"]
 
@@ -34,8 +33,6 @@ _NEW_PREFIX = ".new-"
 
 #: A damaged state file can be of any size; a real one is far below this.
 _MAX_JSON_BYTES = 64 * 2**20
-
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def _no_fault(step: str) -> None:
@@ -57,14 +54,19 @@ class Disk:
         """Replace ``path`` by ``value``, at one moment."""
         new = path.with_name(_NEW_PREFIX + path.name)
         with _refusals(path):
-            self._fault(f"write {path.name}")
-            with new.open("w", encoding="utf-8") as file:
-                file.write(encode_json(value))
-                file.flush()
-                self._fault(f"sync {path.name}")
-                self._fsync(file.fileno())
-            self._fault(f"replace {path.name}")
-            new.replace(path)
+            try:
+                self._fault(f"write {path.name}")
+                with new.open("w", encoding="utf-8") as file:
+                    file.write(encode_json(value))
+                    file.flush()
+                    self._fault(f"sync {path.name}")
+                    self._fsync(file.fileno())
+                self._fault(f"replace {path.name}")
+                new.replace(path)
+            except OSError:
+                with suppress(OSError):
+                    new.unlink()
+                raise
             self._fault(f"sync the directory of {path.name}")
             self._sync(path.parent)
 
@@ -126,6 +128,12 @@ class Disk:
             with suppress(OSError):
                 path.unlink()
 
+    def sync_file(self, path: Path) -> None:
+        """Make a file's contents last."""
+        with _refusals(path):
+            self._fault(f"sync {path.name}")
+            self._sync(path)
+
     def sync_tree(self, path: Path) -> None:
         """Make a directory and all in it last: files first, then directories from the leaves up.
 
@@ -184,5 +192,4 @@ def _refusals(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = "free some space" if error.errno in _NO_SPACE else "check the store's permissions and disk"
-        raise StoreUnwritable(f"{str(path)!r} can't be written ({error.strerror or error}): {advice}") from error
+        raise unwritable(repr(str(path)), error) from error

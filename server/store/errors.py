@@ -11,12 +11,14 @@
         ├── Conflict          the version's state forbids it
         ├── NotAStore         the directory holds something else
         ├── StoreLocked       another process has the store open
-        ├── StoreUnwritable   the disk refused: full, read-only, no permission
+        ├── StoreUnwritable   the disk refused: read-only, no permission, gone
+        │   └── StoreFull     ... because there is no space left
         └── StoreDamaged      what is on disk isn't what was written
 """
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 from server.errors import RowwiseError
@@ -29,10 +31,14 @@ __all__ = [
     "NotAStore",
     "StoreDamaged",
     "StoreError",
+    "StoreFull",
     "StoreLocked",
     "StoreUnwritable",
     "VersionNotFound",
+    "unwritable",
 ]
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class StoreError(RowwiseError):
@@ -99,6 +105,18 @@ class StoreLocked(StoreError):
 
 class StoreUnwritable(StoreError):
     """The disk refused a write. A reopened store shows the state before or after the call that says so."""
+
+
+class StoreFull(StoreUnwritable):
+    """There is no space left on the disk, or none for this user."""
+
+
+def unwritable(what: str, error: OSError) -> StoreUnwritable:
+    """Return what to raise where the operating system refused a write; ``what`` begins the sentence."""
+    reason = error.strerror or str(error)
+    if error.errno in _NO_SPACE:
+        return StoreFull(f"{what} can't be written ({reason}): free some space")
+    return StoreUnwritable(f"{what} can't be written ({reason}): check the store's permissions and disk")
 
 
 class StoreDamaged(StoreError):

@@ -14,6 +14,8 @@
           record.json        state, reason, when
           spec.json          the registration's options, as they came
           source/            what it is built from; gone once it is built or failed
+            source.json      what was registered; with it here the build can be done again
+            archive          the upload, where it was one
           staging/           what the builder writes; becomes artifact/ by one rename
           artifact/          the compiled model; there exactly if the build was committed
 """
@@ -63,6 +65,14 @@ class VersionLayout:
     @property
     def source(self) -> Path:
         return self.path / "source"
+
+    @property
+    def source_record(self) -> Path:
+        return self.source / "source.json"
+
+    @property
+    def archive(self) -> Path:
+        return self.source / "archive"
 
     @property
     def staging(self) -> Path:

@@ -39,6 +39,8 @@ class VersionRecord:
     ``reason`` is a sentence where the state needs one (FAILED above all), else empty. ``created_at`` is UTC in
     ISO 8601 with seconds. ``active``: the version that answers where a request names none. ``progress`` is the
     builder's latest ``{"stage", "done", "total"}`` while BUILDING. ``labels`` are the registration's own.
+    ``attempts``: how often a build of it was begun that neither ended nor was stopped in good order.
+    ``awaits_switch``: it has not answered yet, and is to as soon as it is built.
     """
 
     model: str
@@ -49,6 +51,8 @@ class VersionRecord:
     active: bool = False
     progress: Mapping[str, Any] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    attempts: int = 0
+    awaits_switch: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types."""

@@ -4,7 +4,8 @@ Nothing here raises over one damaged entry: that version is FAILED with the reas
 
 1. An entry that wasn't renamed into place, a version in the trash and an upload are leftovers: removed.
 2. A BUILDING version with an ``artifact/`` was committed, for its rename is the commit: it becomes BUILT.
-3. A BUILDING version without one has lost its builder: it becomes FAILED.
+3. A BUILDING version without one has lost its builder. With its source it stays BUILDING, to be built again, but not
+   for ever: what ended the server time and again while it was built becomes FAILED, and so does one without a source.
 4. A BUILT version whose artifact is gone, and a version whose record can't be read, are FAILED in memory only:
    the disk keeps the evidence.
 5. Versions up to ``deleted`` in ``numbers.json`` were deleted with their model: removed.
@@ -13,6 +14,7 @@ Nothing here raises over one damaged entry: that version is FAILED with the reas
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +28,9 @@ from server.store.layout import Layout, VersionLayout, version_number
 from server.store.records import DURABLE_STATES, State, VersionRecord
 
 __all__ = ["ModelIndex", "Recovered", "recover"]
+
+#: Builds that the server's sudden end may have cut off before the build is taken for the cause.
+_MAX_ATTEMPTS = 3
 
 STOPPED_WHILE_BUILDING = "the server stopped while it was being built: register it again"
 
@@ -95,6 +100,13 @@ def _recover_model(layout: Layout, disk: Disk, name: str, damage: list[str]) -> 
             damage.append(f"{str(entry)!r} is not a version's directory: left alone")
     index.versions = dict(sorted(index.versions.items()))
     index.active = _recover_active(layout, name, index, damage)
+    for number, record in index.versions.items():
+        if record.awaits_switch and index.active is not None and number <= index.active:
+            # It has answered, or a newer one has; who goes back to an older one later must not find it in the way.
+            index.versions[number] = replace(record, awaits_switch=False)
+            with suppress(StoreUnwritable):
+                path = layout.version(name, number).record
+                disk.write_json(path, record_to_json(index.versions[number]))
     return index
 
 
@@ -114,6 +126,12 @@ def _recover_version(version: VersionLayout, disk: Disk, name: str, number: int,
                 # The process may have ended between the rename and the disk.
                 disk.sync_tree(version.artifact)
                 record = replace(record, state=State.BUILT)
+            elif version.source_record.is_file() and record.attempts < _MAX_ATTEMPTS:
+                _clear_for_building(version, disk)
+                record = replace(record, attempts=record.attempts + 1)
+            elif version.source_record.is_file():
+                reason = f"the server ended {record.attempts} times while it was being built: it is not built again"
+                record = replace(record, state=State.FAILED, reason=reason)
             else:
                 record = replace(record, state=State.FAILED, reason=STOPPED_WHILE_BUILDING)
             disk.write_json(version.record, record_to_json(record))
@@ -124,13 +142,23 @@ def _recover_version(version: VersionLayout, disk: Disk, name: str, number: int,
         reason = str(StoreDamaged(version.artifact, f"it has no {MANIFEST_FILE}; register the model again"))
         damage.append(reason)
         return replace(record, state=State.FAILED, reason=reason)
-    leftovers = [version.source, version.staging]
+    leftovers = [] if record.state is State.BUILDING else [version.source, version.staging]
     if record.state is State.FAILED:
         leftovers.append(version.artifact)
     for leftover in (*leftovers, *(entry for entry in _entries(version.path) if is_unfinished(entry))):
         if leftover.exists() or leftover.is_symlink():
             disk.discard(leftover)
     return record
+
+
+def _clear_for_building(version: VersionLayout, disk: Disk) -> None:
+    """Leave of a version's source what was registered, and nothing of what its builder made."""
+    for entry in _entries(version.source):
+        if entry not in (version.source_record, version.archive):
+            disk.discard(entry)
+    if version.staging.exists():
+        disk.discard(version.staging)
+    disk.make_directory(version.staging)
 
 
 def _recover_active(layout: Layout, name: str, index: ModelIndex, damage: list[str]) -> int | None:
@@ -161,6 +189,8 @@ def record_to_json(record: VersionRecord) -> dict[str, Any]:
         "reason": record.reason,
         "created_at": record.created_at,
         "labels": dict(record.labels),
+        "attempts": record.attempts,
+        "awaits_switch": record.awaits_switch,
     }
 
 
@@ -170,13 +200,24 @@ def record_from_json(name: str, number: int, path: Path) -> VersionRecord:
     try:
         state = State(value["state"])
         reason, created_at, labels = value["reason"], value["created_at"], dict(value["labels"])
+        # Stores of earlier releases know neither.
+        attempts, awaits_switch = int(value.get("attempts", 0)), bool(value.get("awaits_switch", False))
     except (KeyError, TypeError, ValueError) as error:
         raise StoreDamaged(path, repr(error)) from error
     if state not in DURABLE_STATES:
         raise StoreDamaged(path, f"{state} is not a durable state")
     if not isinstance(reason, str) or not isinstance(created_at, str):
         raise StoreDamaged(path, "'reason' and 'created_at' must be strings")
-    return VersionRecord(model=name, version=number, state=state, reason=reason, created_at=created_at, labels=labels)
+    return VersionRecord(
+        model=name,
+        version=number,
+        state=state,
+        reason=reason,
+        created_at=created_at,
+        labels=labels,
+        attempts=attempts,
+        awaits_switch=awaits_switch,
+    )
 
 
 def _number(path: Path, value: dict[str, Any], key: str) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,15 @@ from typing import Any, Self
 
 from server.artifact import MANIFEST_FILE
 from server.store.durable import Disk, encode_json, read_json
-from server.store.errors import Conflict, ModelNotFound, NotAStore, StoreDamaged, VersionNotFound
+from server.store.errors import (
+    Conflict,
+    ModelNotFound,
+    NotAStore,
+    StoreDamaged,
+    StoreFull,
+    StoreUnwritable,
+    VersionNotFound,
+)
 from server.store.layout import STORE_FORMAT, Layout, VersionLayout, check_name
 from server.store.lock import StoreLock
 from server.store.records import State, VersionRecord
@@ -143,13 +152,26 @@ class Store:
 
     # What changes.
 
-    def create_version(self, name: str, spec: Mapping[str, Any]) -> VersionRecord:
-        """Add a version in state BUILDING with the next number, and empty source and staging directories.
+    def create_version(
+        self,
+        name: str,
+        spec: Mapping[str, Any],
+        *,
+        source: Mapping[str, Any] | None = None,
+        archive: Path | None = None,
+    ) -> VersionRecord:
+        """Add a version in state BUILDING with the next number, its source, and an empty staging directory.
 
+        ``source`` says what it is built from; ``archive`` is the uploaded file, which moves in, on the store's file
+        system. With a source it is there again when the store is opened before it was built.
         A number is never given out twice, also after its version or the whole model was deleted.
         """
         check_name(name)
+        if archive is not None:
+            # Before the lock is taken: it may have gigabytes.
+            self._disk.sync_file(archive)
         with self._writing:
+            self._lock.check_writable()
             index = self._models.get(name) or ModelIndex()
             self._disk.make_directory(self._layout.model(name))
             number = index.last + 1
@@ -162,15 +184,38 @@ class Store:
                 state=State.BUILDING,
                 created_at=self._now().astimezone(UTC).isoformat(timespec="seconds"),
                 labels=dict(spec.get("labels") or {}),
+                attempts=1,
+                awaits_switch=True,
             )
             with self._disk.new_directory(self._layout.version(name, number).path) as new:
                 version = VersionLayout(new)
                 version.source.mkdir()
                 version.staging.mkdir()
+                if archive is not None:
+                    archive.rename(version.archive)
+                if source is not None:
+                    version.source_record.write_text(encode_json(source), encoding="utf-8")
                 version.spec.write_text(encode_json(spec), encoding="utf-8")
                 version.record.write_text(encode_json(record_to_json(record)), encoding="utf-8")
             index.versions[number] = record
             return record
+
+    @property
+    def is_read_only(self) -> bool:
+        """True where the directory can't be written: what is there can be read, and nothing changed."""
+        return self._lock.is_read_only
+
+    def source(self, name: str, version: int) -> dict[str, Any]:
+        """Read what a version is built from. Errors: ModelNotFound; VersionNotFound; StoreDamaged."""
+        path = self._paths(name, version).source_record
+        try:
+            return read_json(path)
+        except FileNotFoundError as error:
+            raise StoreDamaged(path, "it is missing") from error
+
+    def archive(self, name: str, version: int) -> Path:
+        """Return where a version's upload is. Errors: ModelNotFound; VersionNotFound."""
+        return self._paths(name, version).archive
 
     def commit(self, name: str, version: int) -> VersionRecord:
         """Turn ``staging`` into the artifact: fsynced whole, then renamed. The source is removed.
@@ -199,11 +244,25 @@ class Store:
         paths = self._paths(name, version)
         with self._writing:
             index, record = self._building(name, version)
-            record = self._write(paths, index, replace(record, state=State.FAILED, reason=reason))
-        for leftover in (paths.source, paths.staging, paths.artifact):
-            if leftover.exists():
-                self._disk.discard(leftover)
+            failed = replace(record, state=State.FAILED, reason=reason)
+            try:
+                record = self._write(paths, index, failed)
+            except StoreFull:
+                # What it leaves behind may be what fills the disk.
+                self._discard_all(paths)
+                record = self._write(paths, index, failed)
+        self._discard_all(paths)
         return record
+
+    def interrupt(self, name: str, version: int) -> None:
+        """Note that a build is stopped in good order, so that it is begun again when the store is opened.
+
+        Errors: ModelNotFound; VersionNotFound; Conflict if it isn't BUILDING.
+        """
+        paths = self._paths(name, version)
+        with self._writing:
+            index, record = self._building(name, version)
+            self._write(paths, index, replace(record, attempts=0))
 
     def activate(self, name: str, version: int) -> VersionRecord:
         """Make a built version the one that answers. Errors: ModelNotFound; VersionNotFound; Conflict if not BUILT."""
@@ -213,9 +272,15 @@ class Store:
             if record.state is not State.BUILT:
                 raise Conflict(_not_built(record))
             if index.active != version:
+                self._lock.check_writable()
                 self._disk.write_json(self._layout.active(name), {"version": version})
                 index.active = version
-            return _stamped(record, index)
+            for number, waiting in list(index.versions.items()):
+                if waiting.awaits_switch and number <= version:
+                    # Where that fails, the next opening of the store does it.
+                    with suppress(StoreUnwritable):
+                        self._write(self._paths(name, number), index, replace(waiting, awaits_switch=False))
+            return _stamped(index.versions[version], index)
 
     def deactivate(self, name: str) -> None:
         """Let no version of the model answer. Errors: ModelNotFound."""
@@ -233,6 +298,7 @@ class Store:
         """
         with self._writing:
             index = self._index(name)
+            self._lock.check_writable()
             if version is None:
                 removed = list(index.versions)
                 self._disk.write_json(self._layout.numbers(name), _numbers(index.last, index.last))
@@ -269,7 +335,13 @@ class Store:
             raise Conflict(f"version {version} of model {name!r} is {record.state}, not {State.BUILDING}")
         return index, record
 
+    def _discard_all(self, paths: VersionLayout) -> None:
+        for leftover in (paths.source, paths.staging, paths.artifact):
+            if leftover.exists():
+                self._disk.discard(leftover)
+
     def _write(self, paths: VersionLayout, index: ModelIndex, record: VersionRecord) -> VersionRecord:
+        self._lock.check_writable()
         self._disk.write_json(paths.record, record_to_json(record))
         index.versions[record.version] = record
         return _stamped(record, index)

@@ -12,7 +12,7 @@ from server.build.source import ArchiveSource
 from server.metrics import Metrics
 from server.settings import Settings
 from server.spec import MODEL_NAME, ModelSpec
-from server.store.errors import InvalidName
+from server.store.errors import InvalidName, ModelNotReady
 from server.store.records import State, VersionRecord
 from server.web.auth import Gate
 from server.web.bodies import body_chunks, read_body
@@ -136,6 +136,9 @@ async def _register(catalog: Catalog, settings: Settings, model: str, request: R
 def _waited(record: VersionRecord) -> Response:
     if record.state is State.FAILED:
         raise RegistrationFailed(record.reason, details=_brief(record))
+    if record.state is State.BUILDING:
+        # The server stops: it is known again, and built, when it has been started again.
+        raise ModelNotReady(record.model, record.version, record.reason)
     return JSONResponse(record.to_json())
 
 

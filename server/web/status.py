@@ -56,6 +56,7 @@ STATUS: dict[type[RowwiseError], int] = {
     store.NotAStore: 500,
     store.StoreDamaged: 500,
     store.StoreLocked: 503,
+    store.StoreFull: 507,
     store.StoreUnwritable: 503,
     store.VersionNotFound: 404,
     # Registrations. What the builder refuses is the caller's to change; that it died may not be.

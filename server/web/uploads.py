@@ -15,7 +15,7 @@ from typing import BinaryIO
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from server.store.errors import StoreUnwritable
+from server.store.errors import unwritable
 from server.web.errors import BodyTooLarge, RegistrationRefused
 
 __all__ = ["Upload", "receive_upload"]
@@ -75,7 +75,7 @@ async def receive_upload(
             )
         complete = True
     except OSError as error:
-        raise StoreUnwritable(f"the archive could not be stored: {error.strerror or error}") from error
+        raise unwritable("the archive", error) from error
     finally:
         if not complete:
             path.unlink(missing_ok=True)  # noqa: ASYNC240 - one system call; a thread would outlive a cancel

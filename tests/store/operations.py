@@ -81,12 +81,37 @@ def leave_a_mess(store: Store) -> None:
     (store.upload_dir().parent / "models" / "a" / ".new-9").mkdir()
 
 
+SOURCE = {"kind": "archive", "filename": "model.tar.gz"}
+
+
+def upload(store: Store) -> None:
+    """An archive that has come in whole, and part of another one."""
+    (store.upload_dir() / "upload-1").write_text("an archive")
+    (store.upload_dir() / "upload-2").write_text("half an arch")
+
+
+def register(store: Store) -> None:
+    store.create_version("a", SPEC, source=SOURCE, archive=store.upload_dir() / "upload-1")
+
+
+def start_building(store: Store) -> None:
+    """A build that has written half of its artifact, and what it needed for it."""
+    upload(store)
+    register(store)
+    (store.source_dir("a", 4) / "unpacked").mkdir()
+    (store.source_dir("a", 4) / "unpacked" / "saved_model.pb").write_text("graph")
+    fill(store.staging_dir("a", 4), "a4")
+
+
 Act = Callable[[Store], object]
 
 #: By name: what comes before, and the act. ``None`` as the act: the store is opened again.
 OPERATIONS: dict[str, tuple[Act, Act | None]] = {
     "create a version": (open_as_left, lambda store: store.create_version("a", SPEC)),
     "create a model": (open_as_left, lambda store: store.create_version("new", SPEC)),
+    "register an upload": (upload, register),
+    "commit what was uploaded": (start_building, lambda store: store.commit("a", 4)),
+    "fail what was uploaded": (start_building, lambda store: store.fail("a", 4, "it can't be batched")),
     "commit": (start_version, lambda store: store.commit("a", 4)),
     "fail": (start_version, lambda store: store.fail("a", 4, STOPPED)),
     "activate": (open_as_left, lambda store: store.activate("a", 2)),
@@ -94,7 +119,9 @@ OPERATIONS: dict[str, tuple[Act, Act | None]] = {
     "deactivate": (open_as_left, lambda store: store.deactivate("a")),
     "delete a version": (open_as_left, lambda store: store.delete("a", 2)),
     "delete a model": (open_as_left, lambda store: store.delete("a")),
+    "delete what is being built": (start_building, lambda store: store.delete("a", 4)),
     "open after a crash": (leave_a_mess, None),
+    "open after a crash while building": (start_building, None),
 }
 
 

@@ -50,6 +50,11 @@ def snapshot(root: Path) -> Snapshot:
                 if record.state is State.BUILT:
                     entry["artifact"] = files(store.artifact_dir(name, record.version))
                     assert paths == {"record.json", "spec.json", "artifact"}
+                elif record.state is State.BUILDING:
+                    entry["source"] = files(store.source_dir(name, record.version))
+                    assert set(entry["source"]) == {"source.json", "archive"}
+                    assert files(store.staging_dir(name, record.version)) == {}
+                    assert paths == {"record.json", "spec.json", "source", "staging"}
                 else:
                     assert record.state is State.FAILED
                     assert record.reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import httpx
 import pytest
 
 from server.build.source import ArchiveSource, ImportSource
-from server.store.errors import StoreUnwritable
+from server.store.errors import StoreUnwritable, unwritable
 from server.store.records import State, VersionRecord
 from tests.web.scripted import LOCAL, REMOTE, ScriptedModel, Service, Wire, pieces
 
@@ -221,7 +222,25 @@ def test_a_disk_that_refuses_the_archive_is_told(service: Service, upload_dir: P
     service.catalog.new_upload_path = lambda: upload_dir / "missing" / "x"  # type: ignore[method-assign]
     answer = upload(service)
     assert answer.status_code == 503
-    assert answer.json()["error"] == "the archive could not be stored: No such file or directory"
+    assert answer.json()["error"].startswith("the archive can't be written (No such file or directory): check")
+
+
+def test_a_full_disk_is_507_and_says_what_to_do(service: Service) -> None:
+    service.catalog.register_error = unwritable("the version", OSError(errno.ENOSPC, "No space left on device"))
+    answer = upload(service)
+    assert answer.status_code == 507
+    assert answer.json() == {"error": "the version can't be written (No space left on device): free some space"}
+    assert list(service.upload_dir.iterdir()) == []
+
+
+def test_who_waits_for_a_build_that_the_stop_cuts_off_is_told_to_come_again(service: Service) -> None:
+    service.catalog.builds_end_as = VersionRecord(
+        model="", version=0, state=State.BUILDING, reason="the server is stopping"
+    )
+    answer = upload(service, params={"wait": "true"})
+    assert answer.status_code == 503
+    assert int(answer.headers["retry-after"]) >= 1
+    assert answer.json()["error"].endswith("is not ready: the server is stopping")
 
 
 @pytest.mark.parametrize("name", ["..", ".", ".hidden", "-rf", "a b", "a\0b", "x" * 101, "a\nb", "é", "a;b", "a\\b"])

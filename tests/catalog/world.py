@@ -1,0 +1,90 @@
+"""One server's catalog over a real store and a real engine, from start to stop; only the builder is a double."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from server.batching import QueueLimits
+from server.build import BuildFailed, ImportSource
+from server.catalog import Catalog
+from server.catalog_options import CatalogOptions
+from server.hosting import Host
+from server.protocol import Rows
+from server.serving import Answer
+from server.spec import ModelSpec
+from server.store import State, Store
+from tests.catalog.doubles import ScriptedBuilder
+
+Scenario = Callable[["World"], Coroutine[Any, Any, None]]
+
+
+class World:
+    """One server's catalog, from start to stop."""
+
+    def __init__(self, root: Path, artifacts: dict[str, Path], expected: dict[str, str]) -> None:
+        self.builds: list[tuple[str, str]] = []
+        self.builder = ScriptedBuilder(
+            artifacts, {"m:refused": BuildFailed("LoopedOpError", "op Svd has no converter")}
+        )
+        self.host = Host(limits=QueueLimits(max_rows=100))
+        self.store = Store.open(root)
+        self.catalog = Catalog(
+            store=self.store,
+            builder=self.builder,  # type: ignore[arg-type]
+            host=self.host,
+            options=CatalogOptions(
+                import_packages=("m",), batch_limit=None, queue_rows=100, default_timeout_s=30.0, expected=expected
+            ),
+            on_build=lambda model, result: self.builds.append((model, result)),
+        )
+
+    async def register(self, target: str, *, name: str = "model", wait: bool = True) -> Any:
+        record = await self.catalog.register(name, ModelSpec(), ImportSource(target))
+        return await self.catalog.wait(name, record.version) if wait else record
+
+    async def predict(self, x: float, *, name: str = "model", version: int | None = None) -> float:
+        """Ask for one row; an error is raised."""
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        handle = self.catalog.resolve(name, version)
+        handle.predict(Rows(1, (np.array([x], np.float32),)), timeout_s=None, on_done=answered.set_result)
+        answer = await answered
+        if answer.error is not None:
+            raise answer.error
+        return float(answer.outputs[0][0])
+
+    async def settle(self, condition: Callable[[], bool]) -> None:
+        """Let the loop run until ``condition`` holds."""
+        async with asyncio.timeout(20):
+            while not condition():  # noqa: ASYNC110 - the catalog has no event for most of what is waited for
+                await asyncio.sleep(0.005)
+
+    def state(self, version: int, name: str = "model") -> State:
+        return self.catalog.version(name, version).state
+
+
+class Server:
+    """Starts and stops worlds over one store, as a server does."""
+
+    def __init__(self, root: Path, artifacts: dict[str, Path]) -> None:
+        self._root = root
+        self._artifacts = artifacts
+
+    def run(self, scenario: Scenario, *, expected: dict[str, str] | None = None) -> World:
+        async def serve() -> World:
+            world = World(self._root, self._artifacts, expected or {})
+            world.host.start()
+            try:
+                await world.catalog.start()
+                await scenario(world)
+            finally:
+                await world.catalog.drain()
+                await world.host.aclose()
+                world.store.close()
+            return world
+
+        return asyncio.run(serve())
