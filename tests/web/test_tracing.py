@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -80,6 +81,8 @@ def predict(
             request_id=f"id-{number}",
             on_reply=replies.append,
             traceparent=traceparent,
+            received_s=time.monotonic(),
+            caller=None,
         )
     tracing.close()
     return replies
