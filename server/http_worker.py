@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -50,6 +51,9 @@ async def _serve(orders: Orders) -> int:
     server.stop_on_signals(health.begin_drain)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _nothing_to_read)
     link.start()
+    # What has been made lives as long as the process: full collections need not look at it again.
+    gc.collect()
+    gc.freeze()
     listener = socket.socket(fileno=orders.listener)
     address, port = listener.getsockname()[:2]
     _log.info("Rowwise answers on http://%s:%d (store: %s)", address, port, settings.store)

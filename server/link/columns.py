@@ -27,12 +27,24 @@ __all__ = ["ColumnCodec"]
 class ColumnCodec:
     """Writes and reads the columns of one input or output. Make one for each and keep it."""
 
-    __slots__ = ("_dtype", "_is_fixed", "_is_string", "_name", "_rank", "_row_bytes", "_row_size", "_shape")
+    __slots__ = (
+        "_dtype",
+        "_has_buffer",
+        "_is_fixed",
+        "_is_string",
+        "_name",
+        "_rank",
+        "_row_bytes",
+        "_row_size",
+        "_shape",
+    )
 
     def __init__(self, tensor: TensorSignature) -> None:
         self._name = tensor.name
         self._dtype: np.dtype[Any] = numpy_dtype(tensor.dtype)
         self._is_string = tensor.dtype == STRING
+        #: True for dtypes whose arrays show their bytes to whoever copies them, as NumPy's own do.
+        self._has_buffer = self._dtype.kind in "biuf"
         self._is_fixed = tensor.is_fixed
         self._rank = len(tensor.shape)
         self._shape: tuple[int, ...] = tuple(dim for dim in tensor.shape if isinstance(dim, int))
@@ -82,6 +94,8 @@ class ColumnCodec:
             writer.add(b"".join(strings))
         elif len(arrays) == 1 and arrays[0].nbytes >= LARGE_BYTES:
             writer.add(_view(arrays[0]))
+        elif self._has_buffer and all(array.flags.c_contiguous for array in arrays):
+            writer.add(b"".join(arrays))  # type: ignore[arg-type]
         else:
             writer.add(b"".join([_view(array) for array in arrays]))
 
