@@ -94,7 +94,11 @@ class Service:
         """Wire the parts. Errors: ValueError for a setting that makes no sense."""
         options = _catalog_options(settings)
         batches = BatchLog()
-        host = Host(limits=_queue_limits(settings), observer=Observers(_BatchMetrics(metrics), batches))
+        host = Host(
+            limits=_queue_limits(settings),
+            observer=Observers(_BatchMetrics(metrics), batches),
+            engines=settings.engines,
+        )
         host.start()
         catalog = Catalog(
             store=store,

@@ -1,4 +1,4 @@
-"""Where models live while they serve: the batcher, the engine's thread, and the event loop between them."""
+"""Where models live while they serve: the batcher, the engines' threads, and the event loop between them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from server.artifact import PREDICT
 from server.batching import Batcher, CostDrift, CostTable, Group, Observer, QueueLimits, Quota, Share
 from server.derivatives import ServedDerivative
-from server.engine import EngineThread, LoadedModel
+from server.engine import EnginePool, LoadedModel
+from server.engine.devices import devices_for
 from server.serving import ServedModel
 from server.tensorflow_notices import load_tensorflow, notices_held
 
@@ -42,18 +44,23 @@ class Hosted:
     """A loaded version and the handle that requests use."""
 
     model: ServedModel
-    loaded: LoadedModel
+    #: One for each engine.
+    loaded: tuple[LoadedModel, ...]
     groups: tuple[Group, ...]
 
 
 class Host:
-    """Runs loaded models on one engine thread, driven by one event loop.
+    """Runs loaded models on engine threads, driven by one event loop.
 
-    ``start`` needs a running loop. Loading and unloading happen on a thread of their own, one at a time.
+    ``engines`` is how many, or "auto" for one on each accelerator. ``start`` needs a running loop. Loading and
+    unloading happen on a thread of their own, one at a time.
     """
 
-    def __init__(self, *, limits: QueueLimits, observer: Observer | None = None) -> None:
+    def __init__(
+        self, *, limits: QueueLimits, observer: Observer | None = None, engines: int | Literal["auto"] = 1
+    ) -> None:
         self._limits = limits
+        self._engines = engines
         self._observer = observer
         self._loading = ThreadPoolExecutor(1, thread_name_prefix="rowwise-load")
         self._timer: asyncio.TimerHandle | None = None
@@ -67,7 +74,7 @@ class Host:
         loop = self._loop = asyncio.get_running_loop()
         # The loop's clock is monotonic; deadlines and timers must agree on one.
         self._clock = time.monotonic
-        self._engine = EngineThread(post=loop.call_soon_threadsafe)
+        self._engine = EnginePool(post=loop.call_soon_threadsafe)
         self.batcher = Batcher(
             clock=self._clock,
             executor=self._engine,
@@ -75,12 +82,12 @@ class Host:
             limits=self._limits,
             observer=self._observer,
         )
-        self._engine.start_thread(self.batcher.finished, backlog_s=lambda: self.batcher.backlog_s)
+        self._engine.start_threads(self.batcher.finished, backlog_s=lambda: self.batcher.backlog_s)
 
     def waiting_rows(self) -> Iterator[tuple[str, int, str, int]]:
         """Yield model, version, entry point and how many of its rows wait, for each version that is loaded."""
         for hosted in self._hosted:
-            waiting = dict.fromkeys(hosted.loaded.manifest.entries, 0)
+            waiting = dict.fromkeys(hosted.loaded[0].manifest.entries, 0)
             for group in hosted.groups:
                 apart = 0 if group.quarantine is None else group.quarantine.group.n_rows
                 waiting[group.key.entry] += group.n_rows + apart  # type: ignore[attr-defined]
@@ -102,11 +109,15 @@ class Host:
         batch_limit: int | None,
     ) -> Hosted:
         """Load and warm an artifact and make it ready to answer. Errors: ArtifactRefused; LoadFailed."""
-        loaded, costs = await self._loop.run_in_executor(self._loading, partial(_load, artifact, batch_limit))
+        copies, costs = await self._loop.run_in_executor(
+            self._loading, partial(_load, artifact, batch_limit, self._engines)
+        )
+        self._engine.grow(len(copies))
+        loaded = copies[0]
         quota = Quota(queue_rows, self._limits.max_bytes)
         share = self._shares.setdefault(name, Share())
         groups: dict[str, dict[tuple[int, ...], Group]] = {}
-        for (entry, lengths), runner in loaded.groups.items():
+        for entry, lengths in loaded.groups:
             group = Group(
                 GroupKey(name, version, entry, lengths),
                 costs[entry, lengths],
@@ -115,7 +126,7 @@ class Host:
                 share=share,
             )
             group.drift = CostDrift(group.costs.by_bucket, partial(self._costs_changed, group))
-            self._engine.attach(group, runner)
+            self._engine.attach(group, [copy.groups[entry, lengths] for copy in copies])
             groups.setdefault(entry, {})[lengths] = group
         handles = {
             entry: ServedModel(
@@ -135,7 +146,7 @@ class Host:
             ServedDerivative(described=described, model=handles[entry])
             for entry, described in loaded.manifest.derivatives.items()
         )
-        hosted = Hosted(model, loaded, tuple(group for by_lengths in groups.values() for group in by_lengths.values()))
+        hosted = Hosted(model, copies, tuple(group for by_lengths in groups.values() for group in by_lengths.values()))
         self._hosted.append(hosted)
         return hosted
 
@@ -150,7 +161,8 @@ class Host:
         self._hosted.remove(hosted)
         if all(other.model.name != hosted.model.name for other in self._hosted):
             del self._shares[hosted.model.name]
-        await self._loop.run_in_executor(self._loading, hosted.loaded.close)
+        for loaded in hosted.loaded:
+            await self._loop.run_in_executor(self._loading, loaded.close)
 
     async def drain(self) -> None:
         """Admit nothing more and return when all that was admitted is answered."""
@@ -195,11 +207,22 @@ class Host:
             self._timer = self._loop.call_at(max(wakeup_s, self._clock() + _TIMER_SLACK_S), self._expire)
 
 
-def _load(artifact: Path, batch_limit: int | None) -> tuple[LoadedModel, dict[tuple[str, tuple[int, ...]], CostTable]]:
+def _load(
+    artifact: Path, batch_limit: int | None, engines: int | Literal["auto"]
+) -> tuple[tuple[LoadedModel, ...], dict[tuple[str, tuple[int, ...]], CostTable]]:
+    """Load a copy for each engine. Variables are held by each: engines share nothing that would have to be locked."""
     load_tensorflow()
-    with notices_held():
-        loaded = LoadedModel.load(artifact, batch_limit=batch_limit)
-    return loaded, {
+    copies: list[LoadedModel] = []
+    try:
+        with notices_held():
+            copies.extend(
+                LoadedModel.load(artifact, batch_limit=batch_limit, device=device) for device in devices_for(engines)
+            )
+    except BaseException:
+        for copy in copies:
+            copy.close()
+        raise
+    return tuple(copies), {
         group: CostTable({rows: cost_s + _HAND_OVER_S for rows, cost_s in runner.costs_s.items()}).prepare()
-        for group, runner in loaded.groups.items()
+        for group, runner in copies[0].groups.items()
     }

@@ -7,7 +7,7 @@ from its default here. Nobody else reads the environment.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -61,6 +61,9 @@ class Settings(BaseSettings):
     default_timeout_ms: Annotated[int, Field(ge=1)] = 30_000
     #: Upper bound on the rows of a batch, whatever was compiled; None has no bound. 1 turns batching off.
     batch_limit: Annotated[int, Field(ge=1)] | None = None
+    #: Threads that execute batches, each with sessions and a copy of the variables of its own; "auto" is one for each
+    #: accelerator that TensorFlow lists, and one where there is none.
+    engines: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = 1
     #: Seconds that running and queued requests have to finish after SIGTERM.
     grace_s: Annotated[float, Field(ge=0)] = 30.0
 

@@ -82,6 +82,15 @@ def serve(
             metavar="PACKAGE",
         ),
     ] = None,
+    engines: Annotated[
+        str | None,
+        _option(
+            "--engines",
+            "Threads that execute batches, each with the models' variables; auto: one for each accelerator (1).",
+            panel=_LIMITS,
+            metavar="N|auto",
+        ),
+    ] = None,
     batch_limit: Annotated[
         int | None,
         _option("--batch-limit", "Most rows in a batch, whatever was compiled; 1: none.", panel=_LIMITS, metavar="N"),

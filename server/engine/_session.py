@@ -32,12 +32,13 @@ class GraphSession:
     """A SavedModel in a session of its own: its variables, loaded once, and its signatures as callables.
 
     ``executor`` is ``single_threaded`` (ops run one after the other in the calling thread) or ``default``;
-    ``intra_op_threads`` bounds the threads of one kernel.
+    ``intra_op_threads`` bounds the threads of one kernel; ``device`` places the ops that name none, and None leaves
+    that to TensorFlow.
     Errors: ValueError for an unknown executor; OSError and ValueError for a directory that is no SavedModel; what
         TensorFlow raises for one that it can't load.
     """
 
-    def __init__(self, saved_model: Path, *, executor: str, intra_op_threads: int) -> None:
+    def __init__(self, saved_model: Path, *, executor: str, intra_op_threads: int, device: str | None = None) -> None:
         if executor not in _EXECUTORS:
             raise ValueError(f"executor: expected one of {sorted(_EXECUTORS)}, got {executor!r}")
         config = config_pb2.ConfigProto(
@@ -52,7 +53,7 @@ class GraphSession:
         self._graph = tf.Graph()
         self._session = tf.compat.v1.Session(graph=self._graph, config=config)
         try:
-            with self._graph.as_default():
+            with self._graph.as_default(), tf.device(device):
                 self._meta_graph: meta_graph_pb2.MetaGraphDef = tf.compat.v1.saved_model.load(
                     self._session, [tf.saved_model.SERVING], str(saved_model)
                 )

@@ -132,10 +132,11 @@ class LoadedModel:
         self._sessions = sessions
 
     @classmethod
-    def load(cls, artifact: Path, *, batch_limit: int | None = None) -> LoadedModel:
+    def load(cls, artifact: Path, *, batch_limit: int | None = None, device: str | None = None) -> LoadedModel:
         """Load and warm an artifact. Takes seconds: call it on a thread of its own.
 
-        ``batch_limit`` leaves out larger buckets; the smallest one always stays.
+        ``batch_limit`` leaves out larger buckets; the smallest one always stays. ``device`` is TensorFlow's name of the
+        one to run on; None lets it choose.
         Errors: ArtifactRefused if the directory is no artifact; LoadFailed with TensorFlow's error.
         """
         try:
@@ -144,7 +145,7 @@ class LoadedModel:
             raise ArtifactRefused(f"the artifact can't be read: {error}; register the model again") from error
         sessions: dict[tuple[str, int], Any] = {}
         try:
-            groups = _groups(manifest, artifact / SAVED_MODEL_DIR, sessions, batch_limit)
+            groups = _groups(manifest, artifact / SAVED_MODEL_DIR, sessions, batch_limit, device)
         except BaseException:
             _close(list(sessions.values()))
             raise
@@ -157,7 +158,11 @@ class LoadedModel:
 
 
 def _groups(
-    manifest: Manifest, saved_model: Path, sessions: dict[tuple[str, int], Any], batch_limit: int | None
+    manifest: Manifest,
+    saved_model: Path,
+    sessions: dict[tuple[str, int], Any],
+    batch_limit: int | None,
+    device: str | None,
 ) -> dict[tuple[str, tuple[int, ...]], GroupRunner]:
     from server.engine._session import GraphSession  # TensorFlow: the HTTP process answers before it is loaded
 
@@ -173,7 +178,9 @@ def _groups(
                 key = (graph.mode.executor, graph.mode.intra_op_threads)
                 try:
                     if key not in sessions:
-                        sessions[key] = GraphSession(saved_model, executor=key[0], intra_op_threads=key[1])
+                        sessions[key] = GraphSession(
+                            saved_model, executor=key[0], intra_op_threads=key[1], device=device
+                        )
                     calls[graph.rows] = sessions[key].callable(graph.signature, inputs=names, outputs=answers.names)
                 except KeyError as error:
                     raise ArtifactRefused(f"the artifact is incomplete: {error.args[0]}") from error
