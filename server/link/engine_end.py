@@ -207,7 +207,7 @@ class EngineEnd:
 
     def _take(self, peer: Peer, asks: Asks, frames: Sequence[Buffer]) -> None:
         reader = FrameReader(frames)
-        requests: list[tuple[Ask, Rows, float]] = []
+        requests: list[tuple[Ask, Rows, float, str | None]] = []
         try:
             for block in asks.blocks:
                 requests += self._read(peer, block, reader)
@@ -219,12 +219,12 @@ class EngineEnd:
                 for request_id in block.ids:
                     peer.fail(request_id, LinkError(f"the rows could not be read: {error}"))
             return
-        for ask, rows, deadline_s in requests:
-            self._start(peer, ask, rows, deadline_s)
+        for ask, rows, deadline_s, caller in requests:
+            self._start(peer, ask, rows, deadline_s, caller)
         for request_id in asks.cancels:
             peer.cancel(request_id)
 
-    def _read(self, peer: Peer, block: AsksBlock, reader: FrameReader) -> Iterable[tuple[Ask, Rows, float]]:
+    def _read(self, peer: Peer, block: AsksBlock, reader: FrameReader) -> Iterable[tuple[Ask, Rows, float, str | None]]:
         target = self._targets[block.entry]
         columns = [codec.read(reader, block.counts) for codec in target.inputs]
         n_axes = len(target.served.signature.axes)
@@ -233,14 +233,16 @@ class EngineEnd:
         for place, (request_id, n_rows) in enumerate(zip(block.ids, block.counts, strict=True)):
             lengths = [tuple(itertools.islice(told, n_axes)) for _ in range(n_rows)] if n_axes else None
             rows = Rows(n_rows, tuple(column[place] for column in columns), lengths)
-            found.append((Ask(peer, request_id, target, n_rows, self._on_waited), rows, block.deadlines_s[place]))
+            ask = Ask(peer, request_id, target, n_rows, self._on_waited)
+            found.append((ask, rows, block.deadlines_s[place], block.callers[place]))
         return found
 
     @staticmethod
-    def _start(peer: Peer, ask: Ask, rows: Rows, deadline_s: float) -> None:
+    def _start(peer: Peer, ask: Ask, rows: Rows, deadline_s: float, caller: str | None) -> None:
         peer.open[ask.id] = ask
         try:
-            ask.ticket = ask.target.served.predict(rows, timeout_s=deadline_s - time.monotonic(), on_done=ask.done)
+            timeout_s = deadline_s - time.monotonic()
+            ask.ticket = ask.target.served.predict(rows, timeout_s=timeout_s, on_done=ask.done, caller=caller)
         except RowwiseError as error:
             peer.fail(ask.id, error)
         except Exception:  # noqa: BLE001 - a bug of ours; the caller still gets one answer

@@ -56,13 +56,15 @@ class Seen(msgspec.Struct, array_like=True, tag="seen", frozen=True):
 class AsksBlock(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Requests of one entry point. ``ids`` are the worker's own, each used once; ``counts`` are their rows.
 
-    ``lengths`` are the true sizes of the length axes, row by row; empty where there are none.
+    ``callers`` tell whose they are, as far as that is known. ``lengths`` are the true sizes of the length axes, row by
+    row; empty where there are none.
     """
 
     entry: int
     ids: list[int]
     counts: list[int]
     deadlines_s: list[float]
+    callers: list[str | None]
     lengths: list[int]
 
 

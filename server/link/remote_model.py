@@ -60,7 +60,13 @@ class Link(Protocol):
     """What a remote model needs of the worker's end."""
 
     def ask(
-        self, model: RemoteModel, rows: Rows, *, deadline_s: float, on_done: Callable[[RemoteAnswer], None]
+        self,
+        model: RemoteModel,
+        rows: Rows,
+        *,
+        deadline_s: float,
+        caller: str | None,
+        on_done: Callable[[RemoteAnswer], None],
     ) -> RemoteTicket:
         """Send rows at the end of the tick. Errors: EngineGone."""
 
@@ -71,7 +77,7 @@ class Link(Protocol):
 class RemoteTicket:
     """A request on its way to the engine and back. Written by the worker's end."""
 
-    __slots__ = ("_link", "deadline_s", "id", "model", "on_done", "rows")
+    __slots__ = ("_link", "caller", "deadline_s", "id", "model", "on_done", "rows")
 
     def __init__(
         self,
@@ -79,7 +85,9 @@ class RemoteTicket:
         request_id: int,
         model: RemoteModel,
         rows: Rows,
+        *,
         deadline_s: float,
+        caller: str | None,
         on_done: Callable[[RemoteAnswer], None],
     ) -> None:
         self._link = link
@@ -88,6 +96,7 @@ class RemoteTicket:
         #: None once they were sent.
         self.rows: Rows | None = rows
         self.deadline_s = deadline_s
+        self.caller = caller
         #: None once it was called.
         self.on_done: Callable[[RemoteAnswer], None] | None = on_done
 
@@ -131,7 +140,7 @@ class RemoteModel:
         timeout_s: float | None,
         on_done: Callable[[RemoteAnswer], None],
         spent_s: float = 0.0,
-        caller: str | None = None,  # noqa: ARG002 - the engine sees all callers of a worker as one
+        caller: str | None = None,
     ) -> RemoteTicket:
         """Send a request's rows to the engine; ``on_done`` is called once, on the event loop's thread.
 
@@ -139,4 +148,5 @@ class RemoteModel:
         Errors: EngineGone.
         """
         patience_s = self._default_timeout_s if timeout_s is None else timeout_s
-        return self._link.ask(self, rows, deadline_s=time.monotonic() - spent_s + patience_s, on_done=on_done)
+        deadline_s = time.monotonic() - spent_s + patience_s
+        return self._link.ask(self, rows, deadline_s=deadline_s, caller=caller, on_done=on_done)

@@ -81,7 +81,13 @@ class WorkerEnd:
         self._socket.close()
 
     def ask(
-        self, model: RemoteModel, rows: Rows, *, deadline_s: float, on_done: Callable[[RemoteAnswer], None]
+        self,
+        model: RemoteModel,
+        rows: Rows,
+        *,
+        deadline_s: float,
+        caller: str | None,
+        on_done: Callable[[RemoteAnswer], None],
     ) -> RemoteTicket:
         """Send rows at the end of the tick. Errors: EngineGone; LinkGarbled for rows that are not the model's."""
         if self.missing is not None:
@@ -90,7 +96,7 @@ class WorkerEnd:
             misfit = codec.misfit(column, rows.n)
             if misfit is not None:
                 raise LinkGarbled(misfit)
-        ticket = RemoteTicket(self, next(self._ids), model, rows, deadline_s, on_done)
+        ticket = RemoteTicket(self, next(self._ids), model, rows, deadline_s=deadline_s, caller=caller, on_done=on_done)
         self._waiting[ticket.id] = ticket
         self._outbox.setdefault(model, []).append(ticket)
         self._flush_soon()
@@ -220,6 +226,7 @@ def _block(model: RemoteModel, tickets: list[RemoteTicket], writer: FrameWriter)
         [ticket.id for ticket in tickets],
         [rows.n for rows in asked],
         [ticket.deadline_s for ticket in tickets],
+        [ticket.caller for ticket in tickets],
         [size for rows in asked if rows.lengths is not None for lengths in rows.lengths for size in lengths],
     )
 

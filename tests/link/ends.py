@@ -63,6 +63,7 @@ class Request:
     rows: Rows
     timeout_s: float | None
     on_done: Callable[[Any], None]
+    caller: str | None
     cancelled: bool = False
 
     def cancel(self) -> bool:
@@ -91,10 +92,18 @@ class Model:
     refusal: Exception | None = None
     requests: list[Request] = field(default_factory=list)
 
-    def predict(self, rows: Rows, *, timeout_s: float | None, on_done: Callable[[Any], None]) -> Request:
+    def predict(
+        self,
+        rows: Rows,
+        *,
+        timeout_s: float | None,
+        on_done: Callable[[Any], None],
+        spent_s: float = 0.0,
+        caller: str | None = None,
+    ) -> Request:
         if self.refusal is not None:
             raise self.refusal
-        request = Request(rows, timeout_s, on_done)
+        request = Request(rows, timeout_s, on_done, caller)
         self.requests.append(request)
         if not self.holds:
             request.finish()

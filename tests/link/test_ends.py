@@ -13,6 +13,7 @@ from server.errors import RowwiseError
 from server.link import worker_end
 from server.link.errors import EngineGone
 from server.link.loop_socket import LoopSocket
+from server.protocol import Rows
 from server.store.errors import ModelNotFound, ModelNotReady
 from tests.link.ends import ECHO, Answer, Asked, Ends, Model, Serving, ask, run, until
 
@@ -127,6 +128,19 @@ def test_the_time_on_the_way_counts_against_the_deadline() -> None:
             timeout_s = ends.serving[0].model.requests[0].timeout_s
             assert timeout_s is not None
             assert 4 < timeout_s <= 4.95
+
+    run(test)
+
+
+def test_the_engine_knows_whose_each_request_is() -> None:
+    async def test() -> None:
+        async with Ends(Model()) as ends:
+            rows = Rows(1, (np.zeros((1, 3), np.float32),))
+            answers: list[object] = []
+            for caller in ("127.0.0.1", None, "::1"):
+                ends.model().predict(rows, timeout_s=5, on_done=answers.append, caller=caller)
+            await until(lambda: len(answers) == 3)
+            assert [request.caller for request in ends.serving[0].model.requests] == ["127.0.0.1", None, "::1"]
 
     run(test)
 
