@@ -10,34 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.framework import op_def_registry
 
 from tests.vectorizer.oracle import check, spec
+from tests.vectorizer.refusing import X, refuse
 from vectorizer import (
     ConversionError,
     DeclarationError,
-    Length,
     LoopedOpError,
     OpClass,
     ParityError,
     ProbeError,
-    SideEffectError,
     TraceError,
     VectorizerError,
-    probes,
     vectorize,
 )
-from vectorizer.effects import judgement
 
-X = {"x": spec(3)}
 THIS_FILE = Path(__file__).name
-
-
-def refuse(function: Callable[..., Any], error: type[VectorizerError], *, inputs: Any = None, **options: Any) -> str:
-    with pytest.raises(error) as caught:
-        vectorize(function, inputs=X if inputs is None else inputs, buckets=options.pop("buckets", (2,)), **options)
-    assert type(caught.value) is error
-    return str(caught.value)
 
 
 def line_of(function: Callable[..., Any], text: str) -> str:
@@ -137,114 +125,6 @@ def test_looped_op_inside_a_loop_of_the_users_is_found() -> None:
     assert line_of(predict, "NearestNeighbors") in refuse(predict, LoopedOpError)
 
 
-# Effects.
-
-
-WEIGHT = tf.Variable(1.0)
-GENERATOR = tf.random.Generator.from_seed(1)
-TRUNCATED = {"shape": [3], "means": 0.0, "stdevs": 1.0, "minvals": -1.0, "maxvals": 1.0}
-
-
-def prints(x: tf.Tensor) -> tf.Tensor:
-    tf.print(x)
-    return x
-
-
-def assigns(x: tf.Tensor) -> tf.Tensor:
-    WEIGHT.assign_add(1.0)
-    return x * WEIGHT
-
-
-def assigns_in_branch(x: tf.Tensor) -> tf.Tensor:
-    if x[0] > 0:
-        WEIGHT.assign_add(1.0)
-    return -x
-
-
-def prints_in_loop(x: tf.Tensor) -> tf.Tensor:
-    while tf.reduce_sum(x) < 9.0:
-        x += 1.0
-        tf.print(x)
-    return x
-
-
-def draws_from_a_generator(x: tf.Tensor) -> tf.Tensor:
-    return x + GENERATOR.normal([3])
-
-
-def writes_a_file(x: tf.Tensor) -> tf.Tensor:
-    tf.io.write_file("/nonexistent/file", tf.as_string(x[0]))
-    return x
-
-
-@pytest.mark.parametrize(
-    ("function", "op"),
-    [
-        (prints, "PrintV2"),
-        (assigns_in_branch, "AssignAddVariableOp"),
-        (prints_in_loop, "PrintV2"),
-        (draws_from_a_generator, "RngReadAndSkip"),
-        (writes_a_file, "WriteFile"),
-        (assigns, "AssignAddVariableOp"),
-        (lambda x: tf.numpy_function(lambda v: v, [x], tf.float32), "PyFunc"),
-        (lambda x: tf.py_function(lambda v: v, [x], tf.float32), "EagerPyFunc"),
-        (lambda x: x + tf.cast(tf.timestamp(), tf.float32), "Timestamp"),
-        (lambda x: x + tf.raw_ops.ParameterizedTruncatedNormal(**TRUNCATED), "ParameterizedTruncatedNormal"),
-    ],
-)
-def test_effect_is_refused_by_name_instead_of_being_lost(function: Callable[..., Any], op: str) -> None:
-    message = refuse(function, SideEffectError)
-    assert f"{op} ({THIS_FILE}:" in message
-
-
-def test_effect_leaves_the_variable_alone() -> None:
-    before = float(WEIGHT)
-    refuse(assigns, SideEffectError)
-    assert float(WEIGHT) == before
-
-
-def test_random_op_is_refused_by_name_if_the_user_asks_for_it() -> None:
-    with pytest.raises(SideEffectError, match=rf"RandomUniform \({THIS_FILE}:.*stateless.*seed that is an input"):
-        vectorize(lambda x: tf.nn.dropout(x, 0.5), inputs=X, buckets=(1,), random="refuse")
-
-
-#: What a function may do of all that TensorFlow registers as stateful. Everything else is refused by name.
-LET_THROUGH = {
-    "calls, that are judged by what they call": {"Case", "If", "StatefulPartitionedCall", "While"},
-    "reads": {
-        "LookupTableFindV2",
-        "LookupTableSizeV2",
-        "ReadVariableOp",
-        "ResourceGather",
-        "ResourceGatherNd",
-        "StatelessRandomGetAlg",
-        "VarHandleOp",
-        "VariableShape",
-    },
-    "checks, that judge every row": {"Assert", "CheckNumerics", "CheckNumericsV2"},
-    "random, drawn from a seed": {
-        "Multinomial",
-        "RandomGamma",
-        "RandomPoissonV2",
-        "RandomShuffle",
-        "RandomStandardNormal",
-        "RandomUniform",
-        "RandomUniformInt",
-        "TruncatedNormal",
-    },
-}
-
-
-def test_every_stateful_op_of_tensorflow_is_judged() -> None:
-    names = [name for name in dir(tf.raw_ops) if not name.startswith("_")]
-    definitions = {name: op_def_registry.get(name) for name in names}
-    stateful = {name for name, definition in definitions.items() if definition is not None and definition.is_stateful}
-    assert len(stateful) > 400
-    assert {name for name in stateful if judgement(name) != "refused"} == set().union(*LET_THROUGH.values())
-    kinds = {judgement(name) for group in LET_THROUGH.values() for name in group}
-    assert kinds == {"harmless", "check", "random"}
-
-
 # Tracing.
 
 
@@ -327,117 +207,3 @@ def test_bucket_that_fails_says_why_in_one_line() -> None:
         assert "\n" not in str(error)  # noqa: PT017 - either outcome is right
     else:
         assert vectorized(x=np.ones((3, 3)), i=[0, 1, 9])[2].tolist() == [2.0, 2.0, 2.0]
-
-
-# Declarations.
-
-
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        ({}, "has no inputs"),
-        ([spec(3)], "inputs: expected a dict"),
-        ({"x": (3,)}, "input 'x': expected a tf.TensorSpec.*got tuple"),
-        ({"x": tf.TensorSpec(None)}, "number of dimensions is unknown"),
-        ({"x": spec(3, dtype=tf.resource)}, "resource can't be sent"),
-        ({"x": spec(3, dtype=tf.variant)}, "variant can't be sent"),
-        ({"x": spec(3, dtype=tf.qint8)}, "qint8 can't be sent"),
-        ({"x-y": spec(3)}, "input 'x-y': its name must be a Python identifier"),
-        ({"class": spec(3)}, "input 'class'"),
-        ({"self": spec(3)}, "input 'self'"),
-        ({5: spec(3)}, "input 5"),
-        ({"x": spec(None)}, "declare its largest size"),
-        ({"x": spec(None, None)}, "2 variable dimensions"),
-    ],
-)
-def test_wrong_inputs_are_refused(inputs: Any, message: str) -> None:
-    with pytest.raises(DeclarationError, match=message):
-        vectorize(lambda **inputs: next(iter(inputs.values())), inputs=inputs, buckets=(1,))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"buckets": ()},
-        {"buckets": "large"},
-        {"buckets": 4},
-        {"buckets": (0, 1)},
-        {"buckets": (1.5,)},
-        {"buckets": (True,)},
-        {"buckets": ("4",)},
-        {"buckets": (1,), "allow_looped": "Where"},
-        {"buckets": (1,), "examples": [5]},
-        {"buckets": (1,), "examples": [{}]},
-        {"buckets": (1,), "examples": [{"x": [1, 2, 3], "z": 1}]},
-        {"buckets": (1,), "examples": [{"x": [1, 2]}]},
-        {"buckets": (1,), "examples": [{"x": ["a", "b", "c"]}]},
-        {"buckets": (1,), "lengths": {"y": Length(max=3)}},
-        {"buckets": (1,), "lengths": {"x": Length(max=3)}},
-    ],
-)
-def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(DeclarationError, match=r"buckets|allow_looped|example 0|lengths|variable dimension"):
-        vectorize(lambda x: x, inputs=X, **options)
-
-
-N = spec(dtype=tf.int32)
-
-
-@pytest.mark.parametrize(
-    ("inputs", "lengths", "message"),
-    [
-        ({"x": spec(None)}, {"x": Length(max=0)}, "at least 1"),
-        ({"x": spec(None)}, {"x": Length(max=5, buckets=())}, "end with the largest size 5"),
-        ({"x": spec(None)}, {"x": Length(max=5, buckets=(3,))}, "end with the largest size 5"),
-        ({"x": spec(None)}, {"x": Length(max=5, buckets=(0, 5))}, "must be positive"),
-        ({"x": spec(None)}, {"x": Length(max=5, length_input="n")}, "'n' must be an int32 or int64 scalar"),
-        ({"x": spec(None), "n": spec()}, {"x": Length(max=5, length_input="n")}, "int32 or int64 scalar"),
-        ({"x": spec(None), "n": spec(1, dtype=tf.int32)}, {"x": Length(max=5, length_input="n")}, "scalar"),
-        ({"x": spec(None)}, {"x": Length(max=5, length_input="x")}, "scalar input"),
-        (
-            {"x": spec(None), "y": spec(None), "n": N},
-            {"x": Length(max=5, length_input="n"), "y": Length(max=6, length_input="n")},
-            "declare different sizes",
-        ),
-        (
-            {"x": spec(None), "y": spec(None), "y_length": N},
-            {"x": Length(max=5, length_input="y_length"), "y": Length(max=5)},
-            "both have a length called 'y_length'",
-        ),
-    ],
-)
-def test_wrong_lengths_are_refused(inputs: dict[str, tf.TensorSpec], lengths: dict[str, Length], message: str) -> None:
-    with pytest.raises(DeclarationError, match=message):
-        vectorize(lambda **inputs: inputs["x"], inputs=inputs, lengths=lengths, buckets=(1,))
-
-
-@pytest.mark.parametrize(
-    ("example", "message"),
-    [
-        ({"x": np.zeros(6)}, "expected one size of at most 5"),
-        ({"x": np.zeros(3), "y": np.zeros(2)}, r"have sizes \[2, 3\]"),
-    ],
-)
-def test_examples_with_wrong_lengths_are_refused(example: dict[str, Any], message: str) -> None:
-    with pytest.raises(DeclarationError, match=message):
-        vectorize(
-            lambda x, y, n: x + y,
-            inputs={"x": spec(None), "y": spec(None), "n": N},
-            lengths={name: Length(max=5, buckets=(5,), length_input="n") for name in "xy"},
-            buckets=(1,),
-            examples=[{"y": example["x"], **example}],
-        )
-
-
-def test_function_that_does_not_end_on_an_example_is_refused_with_the_example(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def long_below_zero(x: tf.Tensor) -> tf.Tensor:
-        steps = 0
-        while x < 0.0:
-            steps += 1
-        return x + tf.cast(steps, tf.float32)
-
-    monkeypatch.setattr(probes, "_PATIENCE_S", 1.0)
-    with pytest.raises(ProbeError, match=r"does not end within 1 s on the example \{'x': '-1"):
-        vectorize(long_below_zero, inputs={"x": tf.TensorSpec([])}, buckets=(2,), examples=[{"x": 3.0}])
