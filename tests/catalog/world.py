@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from server.catalog import Catalog
 from server.catalog_options import CatalogOptions
 from server.hosting import Host
 from server.protocol import Rows
-from server.serving import Answer
+from server.serving import Answer, ServedModel
 from server.spec import ModelSpec
 from server.store import State, Store
 from tests.catalog.doubles import ScriptedBuilder
@@ -41,7 +41,16 @@ class World:
                 import_packages=("m",), batch_limit=None, queue_rows=100, default_timeout_s=30.0, expected=expected
             ),
             on_build=lambda model, result: self.builds.append((model, result)),
+            announce=self._announce,
         )
+        #: What served each time that it was announced, and what is done then.
+        self.announced: list[list[tuple[str, int]]] = []
+        self.on_announce: Callable[[], Awaitable[None]] | None = None
+
+    async def _announce(self) -> None:
+        self.announced.append([(each.model.name, each.model.version) for each in self.catalog.serving()])
+        if self.on_announce is not None:
+            await self.on_announce()
 
     async def register(self, target: str, *, name: str = "model", wait: bool = True) -> Any:
         record = await self.catalog.register(name, ModelSpec(), ImportSource(target))
@@ -49,8 +58,12 @@ class World:
 
     async def predict(self, x: float, *, name: str = "model", version: int | None = None) -> float:
         """Ask for one row; an error is raised."""
+        return await self.ask(self.catalog.resolve(name, version), x)
+
+    @staticmethod
+    async def ask(handle: ServedModel, x: float) -> float:
+        """Ask one that was resolved before; an error is raised."""
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        handle = self.catalog.resolve(name, version)
         handle.predict(Rows(1, (np.array([x], np.float32),)), timeout_s=None, on_done=answered.set_result)
         answer = await answered
         if answer.error is not None:
