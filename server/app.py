@@ -98,6 +98,7 @@ class Service:
             limits=_queue_limits(settings),
             observer=Observers(_BatchMetrics(metrics), batches),
             engines=settings.engines,
+            invariant=settings.invariant,
         )
         host.start()
         catalog = Catalog(
@@ -165,6 +166,7 @@ def _catalog_options(settings: Settings) -> CatalogOptions:
     return CatalogOptions(
         import_packages=tuple(dict.fromkeys(packages)),
         batch_limit=settings.batch_limit,
+        invariant=settings.invariant,
         queue_rows=settings.queue_rows,
         default_timeout_s=settings.default_timeout_ms / 1_000,
         expected=expected,

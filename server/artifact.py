@@ -18,15 +18,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from server.signature import ModelSignature
 
-__all__ = ["FORMAT_VERSION", "PREDICT", "CompiledGraph", "DerivativeEntry", "ExecutionMode", "Manifest"]
+__all__ = ["FORMAT_VERSION", "PREDICT", "Bucket", "CompiledGraph", "DerivativeEntry", "ExecutionMode", "Manifest"]
 
 FORMAT_VERSION = 1
 #: The entry point that every model has. Derivatives are further entry points.
 PREDICT = "predict"
+#: A compiled graph's size: its rows, then its padded length on each axis.
+Bucket: TypeAlias = tuple[int, ...]
 
 MANIFEST_FILE = "model.json"
 CERTIFICATE_FILE = "certificate.json"
@@ -81,8 +83,9 @@ class DerivativeEntry:
 class Manifest:
     """What ``model.json`` says. ``entries`` maps entry points to their compiled graphs.
 
-    ``bitwise_groups`` are, by entry point, buckets ``(rows, *lengths)`` that answer every probe with the same bits in
-    the form that serves them: whoever is served from one such group can't tell by which bucket.
+    ``bitwise_groups`` are, by entry point, buckets of one padded length that answer every probe with the same bits in
+    the form that serves them, whatever the slot and the neighbours: whoever is served from one such group can't tell by
+    which bucket. A bucket that isn't steady is in none. ``invariant``: the registration asked for invariant mode.
     ``derivatives`` describes each of them but PREDICT, whose signature is ``signature``.
     """
 
@@ -92,7 +95,8 @@ class Manifest:
     entries: Mapping[str, tuple[CompiledGraph, ...]]
     tensorflow_version: str
     built_at: str
-    bitwise_groups: Mapping[str, tuple[tuple[tuple[int, ...], ...], ...]] = field(default_factory=dict)
+    bitwise_groups: Mapping[str, tuple[tuple[Bucket, ...], ...]] = field(default_factory=dict)
+    invariant: bool = False
     derivatives: Mapping[str, DerivativeEntry] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION
 
@@ -111,6 +115,7 @@ class Manifest:
             "signature": self.signature.to_json(),
             "entries": {name: [asdict(graph) for graph in graphs] for name, graphs in self.entries.items()},
             "bitwise_groups": dict(self.bitwise_groups),
+            "invariant": self.invariant,
             "derivatives": {
                 name: {**asdict(entry), "signature": entry.signature.to_json()}
                 for name, entry in self.derivatives.items()
@@ -144,8 +149,10 @@ class Manifest:
                 },
                 bitwise_groups={
                     name: tuple(tuple(tuple(map(int, bucket)) for bucket in group) for group in groups)
-                    for name, groups in value.get("bitwise_groups", {}).items()
+                    # Before artifacts knew of invariant mode, unsteady buckets were among them.
+                    for name, groups in (value["bitwise_groups"] if "invariant" in value else {}).items()
                 },
+                invariant=bool(value.get("invariant", False)),
                 tensorflow_version=value["tensorflow_version"],
                 built_at=value["built_at"],
                 derivatives={

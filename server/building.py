@@ -24,7 +24,10 @@ _log = logging.getLogger(__name__)
 
 
 class Building:
-    """Runs builds. ``lives`` is the catalog's; ``on_build`` is told how each build ended."""
+    """Runs builds. ``lives`` is the catalog's; ``on_build`` is told how each build ended.
+
+    ``invariant``: every build is one for invariant mode, whatever its specification says.
+    """
 
     def __init__(
         self,
@@ -34,6 +37,7 @@ class Building:
         switching: Switching,
         lives: dict[tuple[str, int], Life],
         import_packages: tuple[str, ...],
+        invariant: bool,
         on_build: BuildObserver,
     ) -> None:
         self._store = store
@@ -41,6 +45,7 @@ class Building:
         self._switching = switching
         self._lives = lives
         self._import_packages = import_packages
+        self._invariant = invariant
         self._on_build = on_build
         self._is_stopping = False
 
@@ -80,7 +85,7 @@ class Building:
         request = BuildRequest(
             name=name,
             version=version,
-            spec=self._store.spec(name, version),
+            spec={**self._store.spec(name, version), **({"invariant": True} if self._invariant else {})},
             source=self._source(name, version),
             source_dir=self._store.source_dir(name, version),
             output_dir=self._store.staging_dir(name, version),

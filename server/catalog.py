@@ -78,6 +78,7 @@ class Catalog:
             switching=self._switching,
             lives=self._lives,
             import_packages=options.import_packages,
+            invariant=options.invariant,
             on_build=on_build,
         )
         #: Why a model that should serve does not, by name.

@@ -19,4 +19,6 @@ class CatalogOptions:
     batch_limit: int | None
     queue_rows: int
     default_timeout_s: float
+    #: True: every build is one for invariant mode, whatever its spec says.
+    invariant: bool = False
     expected: Mapping[str, str] = field(default_factory=dict)

@@ -52,15 +52,22 @@ class Hosted:
 class Host:
     """Runs loaded models on engine threads, driven by one event loop.
 
-    ``engines`` is how many, or "auto" for one on each accelerator. ``start`` needs a running loop. Loading and
-    unloading happen on a thread of their own, one at a time.
+    ``engines`` is how many, or "auto" for one on each accelerator. ``invariant``: all models are served in invariant
+    mode, not only those that ask for it. ``start`` needs a running loop. Loading and unloading happen on a thread of
+    their own, one at a time.
     """
 
     def __init__(
-        self, *, limits: QueueLimits, observer: Observer | None = None, engines: int | Literal["auto"] = 1
+        self,
+        *,
+        limits: QueueLimits,
+        observer: Observer | None = None,
+        engines: int | Literal["auto"] = 1,
+        invariant: bool = False,
     ) -> None:
         self._limits = limits
         self._engines = engines
+        self._invariant = invariant
         self._observer = observer
         self._loading = ThreadPoolExecutor(1, thread_name_prefix="rowwise-load")
         self._timer: asyncio.TimerHandle | None = None
@@ -110,7 +117,7 @@ class Host:
     ) -> Hosted:
         """Load and warm an artifact and make it ready to answer. Errors: ArtifactRefused; LoadFailed."""
         copies, costs = await self._loop.run_in_executor(
-            self._loading, partial(_load, artifact, batch_limit, self._engines)
+            self._loading, partial(_load, artifact, self._engines, batch_limit=batch_limit, invariant=self._invariant)
         )
         self._engine.grow(len(copies))
         loaded = copies[0]
@@ -208,7 +215,7 @@ class Host:
 
 
 def _load(
-    artifact: Path, batch_limit: int | None, engines: int | Literal["auto"]
+    artifact: Path, engines: int | Literal["auto"], *, batch_limit: int | None, invariant: bool
 ) -> tuple[tuple[LoadedModel, ...], dict[tuple[str, tuple[int, ...]], CostTable]]:
     """Load a copy for each engine. Variables are held by each: engines share nothing that would have to be locked."""
     load_tensorflow()
@@ -216,7 +223,8 @@ def _load(
     try:
         with notices_held():
             copies.extend(
-                LoadedModel.load(artifact, batch_limit=batch_limit, device=device) for device in devices_for(engines)
+                LoadedModel.load(artifact, batch_limit=batch_limit, invariant=invariant, device=device)
+                for device in devices_for(engines)
             )
     except BaseException:
         for copy in copies:

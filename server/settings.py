@@ -64,6 +64,9 @@ class Settings(BaseSettings):
     #: Threads that execute batches, each with sessions and a copy of the variables of its own; "auto" is one for each
     #: accelerator that TensorFlow lists, and one where there is none.
     engines: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = 1
+    #: True: every model is served so that the same example gets the same bits at any load, from buckets that agree.
+    #: Costs what the other buckets would gain; each certificate says how much.
+    invariant: bool = False
     #: Seconds that running and queued requests have to finish after SIGTERM.
     grace_s: Annotated[float, Field(ge=0)] = 30.0
 

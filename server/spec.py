@@ -94,6 +94,8 @@ class ModelSpec(_Strict):
     queue: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     #: Deadline of a request that names none, in milliseconds; None takes the server's setting.
     default_timeout_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None
+    #: True: the same example gets the same bits at any load, from buckets that agree; see ``server.invariant``.
+    invariant: bool = False
     #: Absolute and relative tolerance of the parity check; None takes the dtype's own.
     tolerance: Annotated[float, Field(gt=0, lt=1)] | None = None
     #: Probe inputs: examples whose answers are checked besides random and edge ones.

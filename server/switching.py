@@ -135,7 +135,7 @@ class Switching:
             await self._host.unload(hosted)
             raise
         self._serving[name] = hosted
-        life.state = State.AVAILABLE
+        life.state, life.invariant = State.AVAILABLE, hosted.loaded[0].invariant_buckets
         self.missing.pop(name, None)
         _log.info("model %r: version %d serves", name, version)
         if serving is not None:

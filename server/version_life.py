@@ -21,6 +21,8 @@ class Life:
     reason: str = ""
     #: How far its build is, None when none runs.
     progress: Mapping[str, Any] | None = None
+    #: In invariant mode, the buckets that serve, by entry point; written by switches.
+    invariant: Mapping[str, Any] | None = None
     #: Set when the version has come to rest: available, failed, or gone.
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     #: Its build, as long as it is not done.
@@ -33,7 +35,13 @@ def as_lived(record: VersionRecord, life: Life | None) -> VersionRecord:
     """Return what the store knows of a version with what has become of it since."""
     if life is None:
         return replace(record, state=State.UNLOADED) if record.state is State.BUILT else record
-    return replace(record, state=life.state, reason=life.reason or record.reason, progress=life.progress)
+    return replace(
+        record,
+        state=life.state,
+        reason=life.reason or record.reason,
+        progress=life.progress,
+        invariant=life.invariant if life.state is State.AVAILABLE else None,
+    )
 
 
 def why_not(record: VersionRecord) -> str:

@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server.errors": set(),
     "server.signature": set(),
     "server.artifact": {"server.signature"},
+    "server.invariant": {"server.artifact"},
     "server.spec": {"pydantic"},
     "server.settings": {"pydantic", "pydantic_settings"},
     "server.metrics": {"prometheus_client", "server.errors", "server.request_counts"},

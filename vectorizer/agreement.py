@@ -30,6 +30,17 @@ class AnswerBits:
         """Return True if slot and neighbours made no difference to any answer of the bucket."""
         return all(len(digests) == 1 for digests in self._seen.get(bucket, {}).values())
 
+    def steady_groups(self) -> tuple[tuple[_Key, ...], ...]:
+        """Return sets of steady buckets of the same padded lengths that agree on every probe.
+
+        An example is always padded to the same length, so that whether others agree is nothing to it.
+        """
+        made: dict[tuple[object, ...], list[_Key]] = {}
+        for bucket in sorted(filter(self.is_steady, self._seen)):
+            answers = tuple(sorted((probe, *digests) for probe, digests in self._seen[bucket].items()))
+            made.setdefault((bucket[1:], answers), []).append(bucket)
+        return tuple(tuple(group) for group in sorted(made.values(), key=lambda group: (-len(group), group)))
+
     def groups(self) -> tuple[tuple[_Key, ...], ...]:
         """Return sets of buckets that agree on every probe that they have in common; each bucket is in one.
 

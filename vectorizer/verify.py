@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +26,10 @@ __all__ = ["RunBatch", "verify_bucket", "verify_refusals"]
 
 #: Refused examples that a bucket is tried on: each costs a call that fails.
 _MAX_REFUSED = 8
+#: Batches that move probes through the slots, if there is time: in a softmax of ten numbers every third example showed
+#: that the last ones of a batch are rounded otherwise.
+_MOVES = range(1, 13)
+_LEAST_MOVES = 3
 
 #: Runs one full bucket: inputs by name, ``[rows, *s]`` each -> outputs by name, ``[rows, *t]`` each.
 RunBatch = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
@@ -40,11 +45,13 @@ def verify_bucket(
     probes: Sequence[Probe],
     tolerance: float | None,
     bits: AnswerBits | None = None,
+    moving_s: float | None = None,
 ) -> ParityRecord:
     """Run the probes that fit through a bucket, ordinary beside extreme ones, and compare every row.
 
     Every slot is used; some probes come back in another slot beside other neighbours. ``bits`` takes down what was
-    answered, to tell which buckets agree.
+    answered, to tell which buckets agree; with ``moving_s`` more slots and neighbours are tried, until so many seconds
+    have passed.
     Errors: ParityError naming the output, the worst example and both answers; ProbeError if no probe fits.
     """
     fitting = [number for number, probe in enumerate(probes) if fits(probe, bucket)]
@@ -61,6 +68,13 @@ def verify_bucket(
         for number, probe, answers in zip(numbers, rows, judge.answers(rows), strict=True):
             judge.compare(probe, answers)
             bits.note(key, number, answers)
+    if moving_s is not None and bucket.rows > 1:
+        until_s = time.perf_counter() + moving_s
+        for moved, numbers in enumerate(_moved(fitting, bucket.rows, probes)):
+            if moved >= _LEAST_MOVES and time.perf_counter() > until_s:
+                break
+            for number, answers in zip(numbers, judge.answers([probes[number] for number in numbers]), strict=True):
+                bits.note(key, number, answers)
     judge.refuse_worst()
     return ParityRecord(
         rows=bucket.rows,
@@ -78,6 +92,15 @@ def _batches(fitting: Sequence[int], rows: int) -> Iterator[list[int]]:
     for start in range(0, len(fitting), rows):
         yield [fitting[(start + slot) % len(fitting)] for slot in range(rows)]
     yield [fitting[-1 - slot % len(fitting)] for slot in range(rows)]
+
+
+def _moved(fitting: Sequence[int], rows: int, probes: Sequence[Probe]) -> Iterator[list[int]]:
+    """Yield full batches that show whether slot or neighbours matter: one probe in every slot, all in another order."""
+    random = [number for number in fitting if probes[number].kind is ProbeKind.RANDOM] or fitting
+    for move in _MOVES:
+        yield [random[move % len(random)]] * rows
+        stride = 2 * move + 1
+        yield [fitting[stride * (slot + 1) % len(fitting)] for slot in range(rows)]
 
 
 def verify_refusals(

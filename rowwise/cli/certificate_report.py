@@ -59,6 +59,10 @@ def _findings(certificate: Mapping[str, Any]) -> Iterator[RenderableType]:
     if groups:
         shown = "; ".join(", ".join(sizes(bucket) for bucket in group) for group in groups)
         yield Text(f"buckets that answer with the same bits: {shown}")
+    for each in certificate.get("invariant", ()):
+        at = f" at length {sizes(each['lengths'])}" if each["lengths"] else ""
+        rows = ", ".join(map(str, each["rows"])) or "nothing"
+        yield Text(f"invariant mode{at}: served from {rows}, at {each['throughput_share']:.0%} of the throughput")
     raising = [op for op in certificate["ops"] if op.get("can_raise")]
     if raising:
         yield Text(

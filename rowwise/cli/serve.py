@@ -95,6 +95,14 @@ def serve(
         int | None,
         _option("--batch-limit", "Most rows in a batch, whatever was compiled; 1: none.", panel=_LIMITS, metavar="N"),
     ] = None,
+    invariant: Annotated[
+        bool | None,
+        _option(
+            "--invariant/--no-invariant",
+            "Whether the same example gets the same bits at any load, from batch sizes that agree (no).",
+            panel=_MODELS,
+        ),
+    ] = None,
     queue_rows: Annotated[
         int | None,
         _option("--queue-rows", "Most rows waiting for one model; more get 429 (4096).", panel=_LIMITS, metavar="N"),

@@ -27,6 +27,7 @@ from server.build.declaration import Declaration
 from server.build.entry_points import EntryPoint, entry_points
 from server.build.footprint import Footprint, variables_bytes
 from server.build.forms import save_forms
+from server.build.invariant_forms import AgreeingForms, refuse_unless_invariant
 from server.build.measure import measure
 from server.build.served_check import ServedCheck, check_served
 from vectorizer import Vectorized
@@ -40,7 +41,8 @@ Report = Callable[[str, int, int], None]
 def build_artifact(declaration: Declaration, output: Path, *, name: str, version: int, report: Report) -> Manifest:
     """Build an artifact into the empty directory ``output`` and return its manifest.
 
-    Errors: the vectorizer's errors; BuildFailed if a bucket runs in no execution mode.
+    Errors: the vectorizer's errors; BuildFailed if a bucket runs in no execution mode, or none can serve in invariant
+        mode where the spec asks for it.
     """
     spec = declaration.spec
     vectorized = declaration.vectorized(partitioned=True, progress=report)
@@ -58,21 +60,32 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
             outputs=[*(tensor.name for tensor in entry.signature.outputs), *entry.signature.length_outputs],
             progress=lambda part, whole, done=done: report("measure", done * whole + part, len(entries) * whole),  # type: ignore[misc]
         )
+        if spec.invariant:
+            entry.agreeing = AgreeingForms.find(
+                entry.vectorized, scratch, entry.measurements, tolerance=spec.tolerance, entry=entry.name
+            )
     report("write", 0, 2)
     checked, footprint = _write_what_serves(vectorized, declaration, entries, scratch, output / SAVED_MODEL_DIR)
     report("write", 1, 2)
     predict, *derivatives = entries
+    invariant = {entry.name: entry.invariant_costs(checked[entry.name]) for entry in entries}
+    if spec.invariant:
+        refuse_unless_invariant(each for costs in invariant.values() for each in costs)
     manifest = Manifest(
         name=name,
         version=version,
         signature=predict.signature,
         entries={entry.name: entry.compiled_graphs() for entry in entries},
         derivatives={entry.name: entry.derivative_entry() for entry in derivatives},
-        bitwise_groups={name: check.bits.groups() for name, check in checked.items()},
+        bitwise_groups={name: check.bits.steady_groups() for name, check in checked.items()},
+        invariant=spec.invariant,
         tensorflow_version=tf.__version__,
         built_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
-    certificates = {entry.name: entry.certificate(checked[entry.name]).to_dict() for entry in entries}
+    certificates = {
+        entry.name: {**entry.certificate(checked[entry.name]).to_dict(), "invariant": invariant[entry.name]}
+        for entry in entries
+    }
     certificate = {
         **certificates[PREDICT],
         "derivatives": {entry.name: certificates[entry.name] for entry in derivatives},
@@ -80,6 +93,7 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
     costs = {
         "format_version": 1,
         "entries": {entry.name: entry.costs() for entry in entries},
+        "invariant": invariant,
         "memory": {"variables_bytes": variables_bytes(vectorized), "resident_bytes": footprint.resident_bytes},
     }
     (output / CERTIFICATE_FILE).write_text(json.dumps(certificate, indent=1, allow_nan=False) + "\n")

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from server.artifact import PREDICT, CompiledGraph, DerivativeEntry
 from server.build.forms import Form, forms_of
+from server.build.invariant_forms import AgreeingForms, invariant_costs
 from server.build.measure import Measurement, pick
 from server.build.served_check import ServedCheck
 from server.signature import LengthAxis, ModelSignature, TensorSignature
@@ -35,16 +36,21 @@ class EntryPoint:
         self._keeps_all_buckets = keeps_all_buckets
         #: Of every form in every mode; filled by the builder.
         self.measurements: Sequence[Measurement] = ()
-        #: The measurement that won, for each bucket that stays.
+        #: What may serve in invariant mode; None: the fastest serve.
+        self.agreeing: AgreeingForms | None = None
+        #: The fastest measurement of each bucket that pays, and that which serves, of each that does.
+        self.fastest: dict[Bucket, Measurement] = {}
         self.chosen: dict[Bucket, Measurement] = {}
 
     def choose(self) -> set[Form]:
         """Choose each bucket's fastest form and mode of those without an error; return the forms.
 
-        Errors: BuildFailed if a bucket runs in no mode.
+        Errors: BuildFailed if a bucket runs in no mode, or none can serve in invariant mode where that is asked for.
         """
-        chosen = pick(self.measurements)
-        self.chosen = chosen if self._keeps_all_buckets else paying(chosen)
+        fastest = pick(self.measurements)
+        self.fastest = self.chosen = fastest if self._keeps_all_buckets else paying(fastest)
+        if self.agreeing is not None:
+            self.chosen = self.agreeing.choose(self.fastest)
         return {Form.of(bucket, entry.candidate.mode, entry=self.name) for bucket, entry in self.chosen.items()}
 
     def feeds(self, bucket: Bucket) -> dict[str, np.ndarray]:
@@ -83,6 +89,10 @@ class EntryPoint:
             )
             for bucket, entry in sorted(self.chosen.items())
         )
+
+    def invariant_costs(self, checked: ServedCheck) -> list[dict[str, Any]]:
+        """Return what invariant mode serves from at each padded length, and what it costs, as plain JSON types."""
+        return invariant_costs(self.compiled_graphs(), checked.bits.steady_groups(), free=self.fastest)
 
     def costs(self) -> list[dict[str, Any]]:
         """Return every measurement, and whether it was chosen, as plain JSON types."""

@@ -79,6 +79,11 @@ class Measurement:
     error: str | None = None
 
     @property
+    def rows(self) -> int:
+        """Rows of a batch."""
+        return self.candidate.bucket.rows
+
+    @property
     def cost_s(self) -> float:
         """Median time of one call, seconds."""
         return statistics.median(self.times_s)

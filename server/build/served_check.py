@@ -28,6 +28,9 @@ __all__ = ["ServedCheck", "check_served"]
 
 #: Refused examples that are tried on each XLA bucket. Each costs two calls that fail.
 _MAX_REFUSED = 8
+#: How long a bucket's rows are moved about, seconds, to see whether slot or neighbours change their bits. A few batches
+#: are run however long they take.
+_MOVING_S = 0.5
 
 
 @dataclass
@@ -81,6 +84,7 @@ def check_served(
                         probes=vectorized.probes,
                         tolerance=tolerance,
                         bits=checked.bits,
+                        moving_s=_MOVING_S,
                     )
                 except ParityError as error:
                     checked.unfaithful[bucket] = str(error)

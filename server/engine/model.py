@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from server.artifact import SAVED_MODEL_DIR, CompiledGraph, Manifest
+from server.artifact import SAVED_MODEL_DIR, Bucket, CompiledGraph, Manifest
 from server.batching import Batch, ExampleFailed, Isolated, RowErrors, isolate, runs_of_slice
 from server.engine.answers import Answers, Outputs
 from server.engine.errors import ArtifactRefused, LoadFailed
 from server.engine.refusals import is_refusal, refusal_sentence
 from server.engine.staging import Staging
+from server.invariant import invariant_set
 
 __all__ = ["GroupRunner", "LoadedModel"]
 
@@ -122,22 +123,35 @@ def _blank(values: np.ndarray[Any, Any] | list[np.ndarray[Any, Any]], n_rows: in
 
 
 class LoadedModel:
-    """One version, ready to run. ``groups`` maps (entry point, padded lengths) to its buckets."""
+    """One version, ready to run. ``groups`` maps (entry point, padded lengths) to its buckets.
+
+    ``invariant``: only buckets that agree to the bit serve.
+    """
 
     def __init__(
-        self, manifest: Manifest, groups: Mapping[tuple[str, tuple[int, ...]], GroupRunner], sessions: list[Any]
+        self,
+        manifest: Manifest,
+        groups: Mapping[tuple[str, tuple[int, ...]], GroupRunner],
+        sessions: list[Any],
+        *,
+        invariant: bool = False,
     ) -> None:
         self.manifest = manifest
         self.groups = groups
+        self.invariant = invariant
         self._sessions = sessions
 
     @classmethod
-    def load(cls, artifact: Path, *, batch_limit: int | None = None, device: str | None = None) -> LoadedModel:
+    def load(
+        cls, artifact: Path, *, batch_limit: int | None = None, invariant: bool = False, device: str | None = None
+    ) -> LoadedModel:
         """Load and warm an artifact. Takes seconds: call it on a thread of its own.
 
-        ``batch_limit`` leaves out larger buckets; the smallest one always stays. ``device`` is TensorFlow's name of the
-        one to run on; None lets it choose.
-        Errors: ArtifactRefused if the directory is no artifact; LoadFailed with TensorFlow's error.
+        ``batch_limit`` leaves out larger buckets; the smallest one always stays. ``invariant`` leaves out those that
+        do not agree with the others, as does a manifest that asks for it. ``device`` is TensorFlow's name of the one to
+        run on; None lets it choose.
+        Errors: ArtifactRefused if the directory is no artifact, or none of its buckets can serve in invariant mode;
+            LoadFailed with TensorFlow's error.
         """
         try:
             manifest = Manifest.read(artifact)
@@ -145,11 +159,29 @@ class LoadedModel:
             raise ArtifactRefused(f"the artifact can't be read: {error}; register the model again") from error
         sessions: dict[tuple[str, int], Any] = {}
         try:
-            groups = _groups(manifest, artifact / SAVED_MODEL_DIR, sessions, batch_limit, device)
+            invariant = invariant or manifest.invariant
+            groups = _groups(
+                manifest,
+                artifact / SAVED_MODEL_DIR,
+                sessions,
+                batch_limit=batch_limit,
+                invariant=invariant,
+                device=device,
+            )
         except BaseException:
             _close(list(sessions.values()))
             raise
-        return cls(manifest, groups, list(sessions.values()))
+        return cls(manifest, groups, list(sessions.values()), invariant=invariant)
+
+    @property
+    def invariant_buckets(self) -> dict[str, list[Bucket]] | None:
+        """The buckets that serve in invariant mode, ``(rows, *lengths)``, by entry point; None in free mode."""
+        if not self.invariant:
+            return None
+        served: dict[str, list[Bucket]] = {}
+        for (entry, lengths), runner in self.groups.items():
+            served.setdefault(entry, []).extend((rows, *lengths) for rows in runner.costs_s)
+        return served
 
     def close(self) -> None:
         """Give the memory back. No batch of it may run."""
@@ -161,7 +193,9 @@ def _groups(
     manifest: Manifest,
     saved_model: Path,
     sessions: dict[tuple[str, int], Any],
+    *,
     batch_limit: int | None,
+    invariant: bool,
     device: str | None,
 ) -> dict[tuple[str, tuple[int, ...]], GroupRunner]:
     from server.engine._session import GraphSession  # TensorFlow: the HTTP process answers before it is loaded
@@ -173,6 +207,8 @@ def _groups(
         answers = Answers(signature)
         for lengths in dict.fromkeys(graph.lengths for graph in graphs):
             kept = _within([graph for graph in graphs if graph.lengths == lengths], batch_limit)
+            if invariant:
+                kept = _agreeing(kept, manifest, entry)
             calls = {}
             for graph in kept:
                 key = (graph.mode.executor, graph.mode.intra_op_threads)
@@ -197,6 +233,16 @@ def _within(graphs: list[CompiledGraph], batch_limit: int | None) -> list[Compil
     if batch_limit is None:
         return graphs
     return [graph for graph in graphs if graph.rows <= batch_limit] or [min(graphs, key=lambda graph: graph.rows)]
+
+
+def _agreeing(graphs: list[CompiledGraph], manifest: Manifest, entry: str) -> list[CompiledGraph]:
+    kept = invariant_set(graphs, manifest.bitwise_groups.get(entry, ()))
+    if not kept:
+        raise ArtifactRefused(
+            f"none of the buckets {[graph.rows for graph in graphs]} of {entry!r} can serve in invariant mode; "
+            "register the model again with 'invariant': true"
+        )
+    return kept
 
 
 def _close(sessions: list[Any]) -> None:

@@ -41,6 +41,7 @@ class VersionRecord:
     builder's latest ``{"stage", "done", "total"}`` while BUILDING. ``labels`` are the registration's own.
     ``attempts``: how often a build of it was begun that neither ended nor was stopped in good order.
     ``awaits_switch``: it has not answered yet, and is to as soon as it is built.
+    ``invariant``: of one that serves in invariant mode, the buckets ``(rows, *lengths)`` that do, by entry point.
     """
 
     model: str
@@ -53,6 +54,7 @@ class VersionRecord:
     labels: Mapping[str, str] = field(default_factory=dict)
     attempts: int = 0
     awaits_switch: bool = False
+    invariant: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -65,4 +67,5 @@ class VersionRecord:
             "active": self.active,
             "progress": None if self.progress is None else dict(self.progress),
             "labels": dict(self.labels),
+            "invariant": None if self.invariant is None else dict(self.invariant),
         }

@@ -343,3 +343,34 @@ def test_what_the_vectorizer_refuses_leaves_no_artifact(tmp_path: Path) -> None:
 def test_function_that_depends_on_padding_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ParityError, match="length_input"):
         build(tf.reduce_mean, {"input_tensor": {"dtype": "float32", "shape": [None], "max": 4}}, tmp_path)
+
+
+def test_model_for_invariant_mode_is_built_of_buckets_that_agree_to_the_bit(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    hidden, last = (tf.Variable(rng.normal(size=shape).astype(np.float32)) for shape in ((64, 100), (100, 3)))
+
+    def predict(x: tf.Tensor) -> tf.Tensor:
+        return tf.linalg.matvec(last, tf.tanh(tf.linalg.matvec(hidden, x, transpose_a=True)), transpose_a=True)
+
+    inputs = {"x": {"dtype": "float32", "shape": [64]}}
+    manifest, _ = build(predict, inputs, tmp_path, buckets=[1, 2, 5, 8], invariant=True)
+    assert manifest.invariant
+    served = [graph.rows for graph in manifest.entries["predict"]]
+    (cost,) = json.loads((tmp_path / "costs.json").read_text())["invariant"]["predict"]
+    assert json.loads((tmp_path / "certificate.json").read_text())["invariant"] == [cost]
+    assert cost["lengths"] == []
+    assert set(cost["rows"]) <= set(served)
+    assert 0.0 < cost["throughput_share"] <= 1.06
+
+    loaded = LoadedModel.load(tmp_path)
+    assert loaded.invariant_buckets == {"predict": [(rows,) for rows in cost["rows"]]}
+    examples = rng.normal(size=(40, 64)).astype(np.float32)
+    answers: dict[int, set[bytes]] = {}
+    for rows in cost["rows"]:
+        for _ in range(20):
+            numbers = rng.integers(0, 40, rng.integers(1, rows + 1))
+            (scores,) = run(loaded, Rows(len(numbers), (examples[numbers],)), rows)
+            for number, answer in zip(numbers, scores, strict=True):
+                answers.setdefault(int(number), set()).add(answer.tobytes())
+    loaded.close()
+    assert all(len(different) == 1 for different in answers.values())

@@ -27,6 +27,7 @@ def write_artifact(tmp_path: Path) -> WriteArtifact:
         buckets: Sequence[int] = (1, 4),
         variables: Sequence[tf.Variable] = (),
         mode: Any = lambda rows: MODE,
+        bitwise_groups: Sequence[Sequence[tuple[int, ...]]] = (),
         name: str = "small",
         version: int = 1,
     ) -> Path:
@@ -59,6 +60,7 @@ def write_artifact(tmp_path: Path) -> WriteArtifact:
             entries={"predict": tuple(graphs)},
             tensorflow_version=tf.__version__,
             built_at="2020-01-01T00:00:00+00:00",
+            bitwise_groups={"predict": tuple(map(tuple, bitwise_groups))},
         ).write(artifact)
         return artifact
 

@@ -223,3 +223,21 @@ def test_unloading_gives_the_memory_back(write_artifact: WriteArtifact) -> None:
     # glibc keeps the freed top of each of its arenas, and a session's threads may take a new one: 8 for each core.
     # After that it is flat: six loads keep less than one copy of the weights.
     assert sizes[-1] - sizes[-7] < 12 * 2**20, [size // 2**20 for size in sizes]
+
+
+def test_invariant_mode_serves_from_the_buckets_that_agree_and_says_which(write_artifact: WriteArtifact) -> None:
+    artifact = write_artifact(
+        lambda x, s: {"x": tf.identity(x), "s": tf.identity(s)},
+        IDENTITY,
+        buckets=(1, 4, 16),
+        bitwise_groups=[[(4,), (16,)]],
+    )
+    loaded = LoadedModel.load(artifact, invariant=True)
+    assert loaded.invariant_buckets == {"predict": [(4,), (16,)]}
+    assert sorted(runner(loaded).costs_s) == [4, 16]
+    loaded.close()
+    free = LoadedModel.load(artifact)
+    assert free.invariant_buckets is None
+    free.close()
+    with pytest.raises(ArtifactRefused, match="can serve in invariant mode; register"):
+        LoadedModel.load(artifact, invariant=True, batch_limit=2).close()

@@ -51,3 +51,18 @@ def test_buckets_without_a_common_example_are_not_said_to_agree() -> None:
 )
 def test_bits_of_an_answer(one: np.ndarray, other: np.ndarray, *, same: bool) -> None:
     assert (answer_bits(one) == answer_bits(other)) == same
+
+
+def test_steady_groups_hold_buckets_of_one_length_and_none_that_the_slot_changes() -> None:
+    bits = noted(
+        ((1, 4), 0, ONE),
+        ((2, 4), 0, NEXT),
+        ((4, 4), 0, NEXT),
+        ((8, 4), 0, ONE),
+        ((8, 4), 0, NEXT),
+        ((2, 8), 0, ONE),
+        ((2, 8), 1, ONE),
+        ((4, 8), 0, ONE),
+        ((4, 8), 1, ONE),
+    )
+    assert bits.steady_groups() == (((2, 4), (4, 4)), ((2, 8), (4, 8)), ((1, 4),))
