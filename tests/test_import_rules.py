@@ -47,6 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "server.artifact",
         "server.batching",
         "server.errors",
+        "server.invariant",
         "server.signature",
     },
     "server.build": {
@@ -58,6 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "server.artifact",
         "server.engine",
         "server.errors",
+        "server.invariant",
         "server.signature",
         "server.spec",
         "server.tensorflow_notices",
