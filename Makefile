@@ -14,7 +14,7 @@ BENCH_STAMP := $(VENV)/set-up-bench-$(shell cat pyproject.toml requirements/benc
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test serve load bench bench-gpu check lint types rules docs op-page dockerfile compose docker-steps \
+.PHONY: help setup demo test fuzz serve load bench bench-gpu check lint types rules docs op-page dockerfile compose docker-steps \
         format lock clean
 
 help: ## Show the targets
@@ -36,6 +36,9 @@ demo: setup ## Start the real server, register the digits model, send it 1,797 r
 
 test: setup ## Run all tests, in two processes
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+fuzz: setup ## Random requests, faults and switches in virtual time, 1,000,000 steps; SEED=... repeats, STEPS=... shortens
+	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(ARGS)
 
 serve: setup ## Serve the digits model on http://127.0.0.1:8000 until Ctrl-C
 	@$(BIN)/rowwise serve --model digits=models.digits:predict $(ARGS)
