@@ -25,6 +25,7 @@ from server.errors import RowwiseError
 from server.hosting import Host
 from server.http_listening import listen
 from server.http_server import HttpServer, new_event_loop, uvicorn_config
+from server.leaving import end_at_latest
 from server.logs import log_to_stderr
 from server.memory import bound_arenas
 from server.metrics import Metrics
@@ -39,6 +40,9 @@ from server.xla_cache import keep_executables
 __all__ = ["Service", "serve"]
 
 _log = logging.getLogger("rowwise")
+
+#: Seconds after the grace period in which the process ends by itself, or is ended.
+_LEAVE_S = 2.0
 
 
 def serve(settings: Settings) -> int:
@@ -65,8 +69,15 @@ def serve(settings: Settings) -> int:
 async def _serve(settings: Settings, store: Store, listener: socket.socket) -> int:
     service = Service.assemble(settings, store, Metrics())
     front = service.front
-    server = HttpServer(uvicorn_config(settings, app=front, http=partial(HotLaneProtocol, front=front)))
-    server.stop_on_signals(service.catalog.begin_drain)
+    server = HttpServer(
+        uvicorn_config(settings, app=front, http=partial(HotLaneProtocol, front=front)), grace_s=settings.grace_s
+    )
+
+    def begin_drain() -> None:
+        service.begin_drain()
+        end_at_latest(server.left_s + _LEAVE_S)
+
+    server.stop_on_signals(begin_drain)
     address, port = listener.getsockname()[:2]
     _log.info("Rowwise answers on http://%s:%d (store: %s)", address, port, settings.store)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -74,7 +85,7 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
     try:
         await serving
     finally:
-        await service.stop(settings.grace_s)
+        await service.stop(server.left_s)
     return 0
 
 
@@ -131,13 +142,20 @@ class Service:
         await self.front.prepare()
         await self.catalog.start()
 
+    def begin_drain(self) -> None:
+        """Say not ready, and admit nothing more; what was admitted is answered."""
+        self.catalog.begin_drain()
+        self.front.begin_drain()
+
     async def stop(self, grace_s: float) -> None:
         """Answer what was admitted, for at most ``grace_s``, and stop the threads."""
         try:
             async with asyncio.timeout(grace_s):
                 await self.catalog.drain()
         except TimeoutError:
-            _log.warning("stopped with requests unanswered: they took longer than grace_s (%g s)", grace_s)
+            # The thread that runs it can't be waited for either.
+            _log.warning("stopped while a batch ran that took longer than the grace period")
+            return
         await self.host.aclose()
         if self.tracing is not None:
             await asyncio.to_thread(self.tracing.close)

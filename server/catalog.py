@@ -33,10 +33,6 @@ __all__ = ["Catalog"]
 
 _log = logging.getLogger(__name__)
 
-_STOPPING = "the server is stopping: ask another one, or try again when it has been started again"
-#: What a caller is told to wait, seconds: about what a restarted server takes to load a model.
-_RETRY_AFTER_STOP_S = 5.0
-
 
 class Catalog:
     """Models by name, and the one version of each that serves.
@@ -97,7 +93,7 @@ class Catalog:
         hosted = self._switching.serving(name)
         if hosted is not None and (version is None or version == hosted.model.version):
             if self._is_draining:
-                raise Draining(_STOPPING, retry_after_s=_RETRY_AFTER_STOP_S)
+                raise Draining
             return hosted.model
         record = self.version(name, version) if version is not None else self._representative(name)
         raise ModelNotReady(name, version, why_not(record))
@@ -157,6 +153,8 @@ class Catalog:
 
     async def start(self) -> None:
         """Begin to load what was active, and to register what is expected and missing. Returns at once."""
+        if self._is_draining:
+            return
         for name in self._store.models():
             active = self._store.active(name)
             if active is not None:
@@ -260,7 +258,7 @@ class Catalog:
 
     def _refuse_if_draining(self) -> None:
         if self._is_draining:
-            raise Draining(_STOPPING, retry_after_s=_RETRY_AFTER_STOP_S)
+            raise Draining
 
     async def _resume(self, name: str, version: int) -> None:
         """Load what was active when the server stopped."""

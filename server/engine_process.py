@@ -79,7 +79,9 @@ async def _serve(orders: Orders, store: Store) -> int:
         on_waited=lambda served, queue_s: metrics.of_version(served.name, served.version, served.entry).waited(queue_s),
         context=context,
     )
-    server = HttpServer(uvicorn_config(settings, app=FromWorkers(service.front), uds=str(runtime.http)))
+    server = HttpServer(
+        uvicorn_config(settings, app=FromWorkers(service.front), uds=str(runtime.http)), grace_s=settings.grace_s
+    )
     stopping: asyncio.Task[None] | None = None
 
     async def stop_after_workers() -> None:
@@ -104,7 +106,7 @@ async def _serve(orders: Orders, store: Store) -> int:
     try:
         await serving
     finally:
-        await service.stop(settings.grace_s)
+        await service.stop(server.left_s)
         end.close()
         context.term()
     return 0

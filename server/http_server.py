@@ -1,12 +1,22 @@
-"""uvicorn as every process of the server runs it: our loop, our signals."""
+"""uvicorn as every process of the server runs it: our loop, our signals, our way of leaving.
+
+How a process leaves. From the signal on, what asks for a prediction is refused with 503 by whoever answers, and every
+answer is the last one of its connection. The door stays open for that, as a caller who finds it closed learns nothing:
+
+1. Connections that wait for an answer get it, and are closed.
+2. Whoever waits in the kernel's queue is let in, in the same moment the door is closed.
+3. Connections without a request are closed: at once, or after a moment where a request may be on its way.
+4. When the grace period is over, who still waits is told so (503).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol, runtime_checkable
 
 import uvicorn
 
@@ -14,6 +24,23 @@ from server.http_listening import BACKLOG
 from server.settings import Settings
 
 __all__ = ["HttpServer", "new_event_loop", "uvicorn_config"]
+
+#: How often it is looked whether everybody has left.
+_LOOK_S = 0.02
+#: Seconds of the grace period that are kept for saying that it is over, and for leaving.
+_FAREWELL_S = 0.5
+
+
+@runtime_checkable
+class Departing(Protocol):
+    """A connection that knows whether somebody waits for an answer on it."""
+
+    @property
+    def is_answering(self) -> bool:
+        """True while a caller waits."""
+
+    def give_up(self) -> None:
+        """Tell who waits that there will be no answer any more."""
 
 
 def uvicorn_config(
@@ -45,7 +72,23 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn without its own signal handling, which ends the process by the signal once it has stopped."""
+    """uvicorn without its own signal handling, which ends the process by the signal once it has stopped.
+
+    ``grace_s``: seconds from the first signal until whoever still waits is given up.
+    """
+
+    def __init__(self, config: uvicorn.Config, *, grace_s: float) -> None:
+        super().__init__(config)
+        self.grace_s = grace_s
+        #: When stopping began, by the loop's clock.
+        self._stopping_s: float | None = None
+
+    @property
+    def left_s(self) -> float:
+        """What is left of the grace period, seconds; all of it before the first signal."""
+        if self._stopping_s is None:
+            return self.grace_s
+        return max(0.0, self._stopping_s + self.grace_s - asyncio.get_running_loop().time())
 
     def stop_on_signals(self, on_stop: Callable[[], None]) -> None:
         """Stop gently at the first SIGTERM or SIGINT, at once at the second. ``on_stop`` is called at the first."""
@@ -53,6 +96,8 @@ class HttpServer(uvicorn.Server):
         def stop() -> None:
             if self.should_exit:
                 self.force_exit = True
+            else:
+                self._stopping_s = loop.time()
             self.should_exit = True
             on_stop()
 
@@ -64,3 +109,54 @@ class HttpServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave the handlers as they are."""
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Leave in good order: see the module."""
+        if self._stopping_s is None:
+            self._stopping_s = asyncio.get_running_loop().time()
+        here = self.server_state.connections
+        waiting = {connection for connection in here if _is_answering(connection)}
+        for connection in waiting:
+            connection.shutdown()
+        await self._until(lambda: not waiting & here)
+        for listener in sockets or []:
+            await self._let_in(listener)
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+        for connection in list(here):
+            connection.shutdown()
+        await self._until(lambda: not here and not self.server_state.tasks)
+        if not self.force_exit:
+            for connection in list(here):
+                if isinstance(connection, Departing):
+                    connection.give_up()
+            for task in self.server_state.tasks:
+                task.cancel(msg="the grace period is over")
+            await asyncio.sleep(_LOOK_S)  # so that what was said leaves
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        least_s = min(_FAREWELL_S, self.grace_s / 10)
+        while not (condition() or self.force_exit or self.left_s <= least_s):  # noqa: ASYNC110 - uvicorn has no event
+            await asyncio.sleep(_LOOK_S)
+
+    async def _let_in(self, listener: socket.socket) -> None:
+        """Accept who has connected: the kernel has told them that the server has them."""
+        loop = asyncio.get_running_loop()
+        accepted = []
+        with suppress(OSError):
+            while True:
+                accepted.append(listener.accept()[0])
+        for connection in accepted:
+            connection.setblocking(False)
+            await loop.connect_accepted_socket(self._protocol, connection)
+
+    def _protocol(self) -> asyncio.Protocol:
+        return self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+
+
+def _is_answering(connection: object) -> bool:
+    return not isinstance(connection, Departing) or connection.is_answering

@@ -47,8 +47,16 @@ async def _serve(orders: Orders) -> int:
         engine_socket=runtime.http,
         tracing=tracing,
     )
-    server = HttpServer(uvicorn_config(settings, app=front, http=partial(HotLaneProtocol, front=front)))
-    server.stop_on_signals(health.begin_drain)
+    server = HttpServer(
+        uvicorn_config(settings, app=front, http=partial(HotLaneProtocol, front=front)), grace_s=settings.grace_s
+    )
+
+    def begin_drain() -> None:
+        health.begin_drain()
+        front.begin_drain()
+        link.catalog.begin_drain()
+
+    server.stop_on_signals(begin_drain)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _nothing_to_read)
     link.start()
     # What has been made lives as long as the process: full collections need not look at it again.

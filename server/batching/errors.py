@@ -74,9 +74,17 @@ class TooManyRows(Refused):
 
 
 class Draining(Refused):
-    """Admission has ended because the server is stopping. ``retry_after_s`` as in QueueFull."""
+    """Admission has ended because the server is stopping.
 
-    def __init__(self, message: str, *, retry_after_s: float) -> None:
+    ``retry_after_s``: about what a server that is started again takes to load its models, unless told otherwise.
+    """
+
+    def __init__(
+        self,
+        message: str = "the server is stopping: ask another one, or try again when it has been started again",
+        *,
+        retry_after_s: float = 5.0,
+    ) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
 

@@ -7,6 +7,7 @@ passed on to the engine, which knows what to say: so nothing that a worker knows
 from __future__ import annotations
 
 from server.artifact import PREDICT, DerivativeEntry
+from server.batching import Draining
 from server.derivatives import ServedDerivative
 from server.link.messages import Served, Table
 from server.link.remote_model import Link, RemoteModel
@@ -22,6 +23,11 @@ class RemoteCatalog:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._served: dict[str, tuple[Served, RemoteModel]] = {}
+        self._is_draining = False
+
+    def begin_drain(self) -> None:
+        """Admit no prediction any more."""
+        self._is_draining = True
 
     def take(self, table: Table) -> None:
         """Go by a table from now on. A model that was in the last one stays the same object: codecs are kept by it."""
@@ -46,7 +52,9 @@ class RemoteCatalog:
         return label is None or label in found[0].labels
 
     def resolve(self, name: str, version: int | None = None) -> RemoteModel:
-        """Return who answers. Errors: ModelNotReady, for one that has left between ``serves`` and now."""
+        """Return who answers. Errors: Draining; ModelNotReady for one that has left between ``serves`` and now."""
+        if self._is_draining:
+            raise Draining
         found = self._served.get(name)
         if found is None or version not in (None, found[0].version):
             raise ModelNotReady(name, version, "it has just been switched; try again")

@@ -22,7 +22,7 @@ from server.web.interfaces import RequestMetrics
 from server.web.paths import VerbPath, canonical_path, parse_verb_path
 from server.web.predict import Predictor
 from server.web.request_headers import PredictHeaders, RequestIds
-from server.web.status import CLIENT_GONE, Reply, error_reply
+from server.web.status import CLIENT_GONE, Reply, error_reply, stopped_reply
 
 __all__ = ["IS_PREDICTION", "REQUEST_ID", "App", "Front", "PreparedApp", "Probes", "Scope"]
 
@@ -95,11 +95,17 @@ class Front:
         #: Seconds in which the body of a request that names no deadline must come.
         self.body_timeout_s = settings.default_timeout_ms / 1e3
         self.has_access_log = settings.access_log
+        #: True once the server stops: every answer is the last one of its connection.
+        self.is_draining = False
         self.ids = RequestIds()
         #: Verb paths by their text; None: not one of ours.
         self._paths: dict[str, VerbPath | None] = {}
         #: The same by the request line's bytes, for the hot lane.
         self._hot_paths: dict[bytes, VerbPath | None] = {}
+
+    def begin_drain(self) -> None:
+        """Let every answer be the last one of its connection."""
+        self.is_draining = True
 
     async def prepare(self) -> None:
         """Make the application behind, ahead of need."""
@@ -245,8 +251,9 @@ class Front:
         try:
             reply = await answered
         except asyncio.CancelledError:
+            # Only a server that has to end cancels who waits.
             call.abandon()
-            raise
+            return stopped_reply()
         finally:
             listener.stop()
         if reply is None:

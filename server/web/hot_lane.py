@@ -16,7 +16,8 @@ Rules:
 5. A body that is not complete when the request's deadline passes is given up, and the connection with it. One that came
    with its headers, as most do, costs no timer.
 5. When the server stops, a connection whose first request has not come yet, or has come in part, is still answered: its
-   caller has been told by the kernel that the server has it.
+   caller has been told by the kernel that the server has it. So is one that was just in use, for its caller may have
+   sent the next request already. Whatever is answered while the server stops is its connection's last answer.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from server.web.errors import BadHeader, BodiesWaiting, BodyTimeout, WebError
 from server.web.front import Front
 from server.web.hot_request import HotRequest, headers_of_interest
 from server.web.request_headers import content_length, timeout_s
-from server.web.status import JSON, Reply
+from server.web.status import JSON, Reply, stopped_reply
 
 __all__ = ["HotLaneProtocol"]
 
@@ -76,7 +77,7 @@ class HotLaneProtocol(HttpToolsProtocol):
         #: Runs while a body is awaited.
         self._body_timer: asyncio.TimerHandle | None = None
         #: When the last hot reply left, by the loop's clock.
-        self._replied_s = 0.0
+        self._replied_s = -_LAST_CALL_S
 
     # What the parser calls.
 
@@ -168,15 +169,31 @@ class HotLaneProtocol(HttpToolsProtocol):
             self._is_shutting_down = True
             if not self._is_clear():
                 super().shutdown()
-        elif self._is_expecting and self._is_clear():
+        elif self._is_clear() and (self._is_expecting or self.loop.time() - self._replied_s < _LAST_CALL_S):
             self._is_shutting_down = True
-            self.loop.call_later(_LAST_CALL_S, self._close_if_still_expecting)
+            self.loop.call_later(_LAST_CALL_S, self._close_unless_answering)
         else:
             super().shutdown()
 
-    def _close_if_still_expecting(self) -> None:
-        if self._is_expecting:
+    def _close_unless_answering(self) -> None:
+        if not self.is_answering:
             self.transport.close()
+
+    @property
+    def is_answering(self) -> bool:
+        """True while a caller waits for an answer that it has asked for in full, or nearly."""
+        return bool(self._waiting) or not self._is_clear()
+
+    def give_up(self) -> None:
+        """Tell who waits that there will be no answer any more."""
+        self._is_shutting_down = True
+        for hot in self._waiting:
+            if hot.reply is None:
+                if hot.call is not None:
+                    hot.call.abandon()
+                hot.reply = stopped_reply()
+        if self._waiting:
+            self.flush()
 
     # Waiting for bodies.
 
@@ -242,7 +259,8 @@ class HotLaneProtocol(HttpToolsProtocol):
                 head += (name, b": ", value, b"\r\n")
             head.append(b"content-length: ")
         head += (b"%d\r\nx-request-id: " % len(body), hot.request_id.encode("ascii"))
-        is_last = not hot.keep_alive or (self._is_shutting_down and not self._waiting)
+        is_leaving = self._is_shutting_down or self._front.is_draining
+        is_last = not hot.keep_alive or (is_leaving and not self._waiting)
         head.append(b"\r\nconnection: close\r\n\r\n" if is_last else b"\r\n\r\n")
         head.append(body)
         self.transport.write(b"".join(head))
@@ -316,7 +334,8 @@ class HotLaneProtocol(HttpToolsProtocol):
         if self._waiting and self._is_clear():
             self.cycle = _Busy()  # type: ignore[assignment]
         super().on_headers_complete()
-        if self._is_shutting_down and isinstance(self.cycle, RequestResponseCycle):
+        is_leaving = self._is_shutting_down or self._front.is_draining
+        if is_leaving and isinstance(self.cycle, RequestResponseCycle):
             self.cycle.keep_alive = False
         if self.flow.read_paused:
             self._watch_peer()

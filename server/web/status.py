@@ -15,7 +15,7 @@ from server.protocol import errors as protocol
 from server.store import errors as store
 from server.web import errors as web
 
-__all__ = ["JSON", "STATUS", "Reply", "error_body", "error_reply", "internal_error_reply", "status_of"]
+__all__ = ["JSON", "STATUS", "Reply", "error_body", "error_reply", "internal_error_reply", "status_of", "stopped_reply"]
 
 #: 499 is nginx's code for a caller that closed the connection: seen in logs and metrics only.
 CLIENT_GONE = 499
@@ -56,7 +56,7 @@ STATUS: dict[type[RowwiseError], int] = {
     store.NotAStore: 500,
     store.StoreDamaged: 500,
     store.StoreLocked: 503,
-    store.StoreFull: 507,
+    store.StoreFull: 503,
     store.StoreUnwritable: 503,
     store.VersionNotFound: 404,
     # Registrations. What the builder refuses is the caller's to change; that it died may not be.
@@ -142,6 +142,11 @@ def error_reply(error: RowwiseError) -> Reply:
 def internal_error_reply(request_id: str) -> Reply:
     """Return the answer for an error of ours: the caller learns where to look, not what it says."""
     return Reply(500, error_body(f"internal error: the server's log says more under request id {request_id}"))
+
+
+def stopped_reply() -> Reply:
+    """Return the answer for a request that the server could not finish before it had to end."""
+    return error_reply(batching.Draining("the server has to end before this is answered: ask another one"))
 
 
 def _retry_after(error: RowwiseError) -> int:

@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 from pydantic import SecretStr
 
+from server.batching import Draining
 from server.build.source import ArchiveSource, Source
 from server.errors import RowwiseError
 from server.metrics import Metrics
@@ -128,6 +129,7 @@ class ScriptedCatalog:
         self.uploads: list[bytes] = []
         self.builds_end_as = VersionRecord(model="", version=0, state=State.AVAILABLE, active=True)
         self.not_ready: list[str] = []
+        self.is_draining = False
         self.register_error: RowwiseError | None = None
         self._upload_dir = upload_dir
 
@@ -155,6 +157,8 @@ class ScriptedCatalog:
             record = self.version(name, version)
         if (name, record.version) not in self.served:
             raise ModelNotReady(name, record.version, f"it is {record.state}")
+        if self.is_draining:
+            raise Draining
         return self.served[name, record.version]
 
     async def register(self, name: str, spec: ModelSpec, source: Source) -> VersionRecord:

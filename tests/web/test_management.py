@@ -225,10 +225,10 @@ def test_a_disk_that_refuses_the_archive_is_told(service: Service, upload_dir: P
     assert answer.json()["error"].startswith("the archive can't be written (No such file or directory): check")
 
 
-def test_a_full_disk_is_507_and_says_what_to_do(service: Service) -> None:
+def test_a_full_disk_is_503_and_says_what_to_do(service: Service) -> None:
     service.catalog.register_error = unwritable("the version", OSError(errno.ENOSPC, "No space left on device"))
     answer = upload(service)
-    assert answer.status_code == 507
+    assert answer.status_code == 503
     assert answer.json() == {"error": "the version can't be written (No space left on device): free some space"}
     assert list(service.upload_dir.iterdir()) == []
 
