@@ -119,12 +119,14 @@ class HttpServer(uvicorn.Server):
         for connection in waiting:
             connection.shutdown()
         await self._until(lambda: not waiting & here)
-        for listener in sockets or []:
-            await self._let_in(listener)
+        last = [connection for listener in sockets or [] for connection in _waiting_at(listener)]
         for server in self.servers:
             server.close()
         for listener in sockets or []:
             listener.close()
+        loop = asyncio.get_running_loop()
+        for waiting_socket in last:
+            await loop.connect_accepted_socket(self._protocol, waiting_socket)
         for connection in list(here):
             connection.shutdown()
         await self._until(lambda: not here and not self.server_state.tasks)
@@ -141,21 +143,21 @@ class HttpServer(uvicorn.Server):
         while not (condition() or self.force_exit or self.left_s <= least_s):  # noqa: ASYNC110 - uvicorn has no event
             await asyncio.sleep(_LOOK_S)
 
-    async def _let_in(self, listener: socket.socket) -> None:
-        """Accept who has connected: the kernel has told them that the server has them."""
-        loop = asyncio.get_running_loop()
-        accepted = []
-        with suppress(OSError):
-            while True:
-                accepted.append(listener.accept()[0])
-        for connection in accepted:
-            connection.setblocking(False)
-            await loop.connect_accepted_socket(self._protocol, connection)
-
     def _protocol(self) -> asyncio.Protocol:
         return self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
+
+
+def _waiting_at(listener: socket.socket) -> list[socket.socket]:
+    """Accept who has connected: the kernel has told them that the server has them."""
+    accepted = []
+    with suppress(OSError):  # BlockingIOError: that was all
+        while True:
+            connection = listener.accept()[0]
+            connection.setblocking(False)
+            accepted.append(connection)
+    return accepted
 
 
 def _is_answering(connection: object) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import uvicorn
 
-from server.http_server import HttpServer
+from server.http_server import HttpServer, new_event_loop
 from server.metrics import Metrics
 from server.settings import Settings
 from server.web import HotLaneProtocol, create_app
@@ -142,4 +142,6 @@ def over_sockets(test: Callable[[Running, Connection], Awaitable[None]], tmp_pat
             connection = await server.connect()
             await test(server, connection)
 
-    asyncio.run(run())
+    # The loop that the server runs on: asyncio's own forgets who has just been accepted when a server is closed.
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(run())
