@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from server.batching.costs import CostTable
+from server.batching.demand import Demand
 from server.batching.items import Item
 from server.batching.queue import Group
 from server.batching.shares import Shares
@@ -16,7 +17,7 @@ __all__ = ["Backlog"]
 class Backlog:
     """The sums over the queues of all groups. What changes a queue goes through here."""
 
-    __slots__ = ("_margin", "active", "alarm_s", "latest_due_s", "n_bytes", "n_rows", "shares", "work_s")
+    __slots__ = ("_margin", "active", "alarm_s", "demand", "latest_due_s", "n_bytes", "n_rows", "shares", "work_s")
 
     def __init__(self, *, cost_margin: float) -> None:
         self._margin = cost_margin
@@ -31,6 +32,8 @@ class Backlog:
         self.latest_due_s = -math.inf
         #: At most the time at which the first waiting row can no longer be finished in time.
         self.alarm_s = math.inf
+        #: What is due by when, where it matters.
+        self.demand = Demand()
         #: Whose turn it is.
         self.shares = Shares()
 

@@ -42,7 +42,7 @@ __all__ = ["Batcher"]
 _log = logging.getLogger(__name__)
 
 #: A deadline further away than this times the predicted finish is not looked at when an item is admitted.
-_NEAR = 1.5
+_NEAR = 2.5
 
 
 class Batcher:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from itertools import count
 
@@ -64,6 +65,10 @@ class Lane:
             self.due_s = due_s
         self.n_items += 1
         self.n_rows += item.n_rows - item.next_row
+
+    def waiting(self) -> Iterator[Item]:
+        """Yield the items that wait, by arrival."""
+        return (item for item in self._items if item.next_row < item.n_rows)
 
     def take(self, max_rows: int, *, by_deadline: bool) -> list[Span]:
         """Take up to ``max_rows`` waiting rows, by arrival or by deadline; the last item may be split."""

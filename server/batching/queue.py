@@ -12,7 +12,8 @@ the others exist while rows of their priority wait. A batch takes from all lanes
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from itertools import chain
 
 from server.batching.arrivals import ArrivalRate
 from server.batching.costs import CostTable
@@ -134,6 +135,10 @@ class Group:
             self.due_s = lane.due_s
         if lane.n_items == 1:
             self.oldest_s = min(self.oldest_s, _head_s((priority, lane)))
+
+    def waiting(self) -> Iterator[Item]:
+        """Yield the items that wait, lane by lane."""
+        return chain.from_iterable(lane.waiting() for lane in self._lanes.values())
 
     def take(self, max_rows: int, *, by_deadline: bool) -> list[Span]:
         """Take up to ``max_rows`` waiting rows, by arrival or by deadline; the last item may be split."""

@@ -127,6 +127,8 @@ class Promises(RuleBasedStateMachine):
             bad = {row: ExampleFailed("bad") for row, fate in enumerate(fates) if fate == "bad"}
             error = RowErrors(bad, [row for row, fate in enumerate(fates) if fate == "open"])
         self.executor.finish(index, error=error)
+        # What is to run again waits for the end of the tick, as new requests do.
+        self.ticks.run()
         assert self.executor.free() == 0 or self.batcher.n_waiting == 0, "an executor idles while rows wait"
 
     @rule()

@@ -1,0 +1,240 @@
+"""An open loop: requests come at their own times, whether or not earlier ones were answered.
+
+A closed loop slows down with the server and so never overloads it. Here a schedule (a Poisson process) says when each
+request is sent; it takes a connection that is free, or a new one. Every request has a timeout, which the server is told
+too, and may be tried again some times after it was refused. Goodput is what was answered rightly within the timeout.
+
+    python -m loadtests.overload http://127.0.0.1:8000 WORKLOAD --rate 6000 --timeout-ms 1000 --retries 3
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import random
+import select
+import socket
+import time
+from array import array
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from loadtests.answers import AnswerError, AnswerReader
+from loadtests.driver import percentile
+from loadtests.workload import Workload, load
+
+__all__ = ["Overload", "overload"]
+
+_READ_BYTES = 1 << 18
+#: Connections at most; a request that finds none free is not sent, and counted as such.
+_MAX_CONNECTIONS = 4_000
+#: Seconds, at least, before a refused request is tried again; twice as many at most.
+_RETRY_S = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overload:
+    """What an open loop saw. ``statuses`` counts answers; ``late`` those that were right and came after the timeout."""
+
+    rate: float
+    duration_s: float
+    n_sent: int
+    goodput: float
+    late: int
+    wrong: int
+    unanswered: int
+    unsent: int
+    statuses: dict[str, int] = field(default_factory=dict)
+    refused_p50_ms: float = 0.0
+    refused_p99_ms: float = 0.0
+    answered_p99_ms: float = 0.0
+    busy: float = 0.0
+
+
+class _Call:
+    """One try of one request."""
+
+    __slots__ = ("index", "n_retries", "sent_s")
+
+    def __init__(self, index: int, n_retries: int) -> None:
+        self.index = index
+        self.n_retries = n_retries
+        self.sent_s = 0.0
+
+
+class _OpenLoop:
+    """The connections, the schedule, and what came back."""
+
+    def __init__(self, url: str, workload: Workload, *, timeout_s: float, seed: int) -> None:
+        parts = urlsplit(url)
+        self._address = parts.hostname or "127.0.0.1", parts.port or 80
+        self._workload = workload
+        header = b"\r\nX-Request-Timeout-Ms: %d\r\nContent-Length: " % round(timeout_s * 1e3)
+        requests = workload.requests(f"{self._address[0]}:{self._address[1]}")
+        self._requests = [request.replace(b"\r\nContent-Length: ", header, 1) for request in requests]
+        self._timeout_s = timeout_s
+        self._right: list[set[bytes]] = [set() for _ in self._requests]
+        self._rng = random.Random(seed)
+        self._poll = select.epoll()
+        self._connections: dict[int, tuple[socket.socket, AnswerReader]] = {}
+        self._free: list[int] = []
+        self._busy: dict[int, _Call] = {}
+        #: When each call is to be sent; the number breaks ties.
+        self._schedule: list[tuple[float, int, _Call]] = []
+        self._n_scheduled = 0
+        self.counts: Counter[str] = Counter()
+        self.statuses: Counter[str] = Counter()
+        self.refused_ms = array("d")
+        self.answered_ms = array("d")
+
+    def run(self, *, rate: float, duration_s: float, n_retries: int) -> None:
+        """Send for so long, then wait for what is still due."""
+        start_s = time.perf_counter()
+        next_s = start_s
+        n_requests = 0
+        while next_s < start_s + duration_s:
+            self._at(next_s, _Call(n_requests % len(self._requests), n_retries))
+            next_s += self._rng.expovariate(rate)
+            n_requests += 1
+        end_s = start_s + duration_s + self._timeout_s + 1.0
+        while (now_s := time.perf_counter()) < end_s and (self._schedule or self._busy):
+            while self._schedule and self._schedule[0][0] <= now_s:
+                due_s, _, call = heapq.heappop(self._schedule)
+                if due_s < start_s + duration_s:
+                    self._send(call)
+            wait_s = min(end_s, self._schedule[0][0] if self._schedule else end_s) - time.perf_counter()
+            for fd, _ in self._poll.poll(max(0.0, wait_s)):
+                self._receive(fd)
+        self.counts["unanswered"] += len(self._busy)
+
+    def aclose(self) -> None:
+        """Close every connection."""
+        for connection, _ in self._connections.values():
+            connection.close()
+        self._poll.close()
+
+    def _at(self, time_s: float, call: _Call) -> None:
+        self._n_scheduled += 1
+        heapq.heappush(self._schedule, (time_s, self._n_scheduled, call))
+
+    def _send(self, call: _Call) -> None:
+        if not self._free and len(self._connections) >= _MAX_CONNECTIONS:
+            self.counts["unsent"] += 1
+            return
+        try:
+            fd = self._free.pop() if self._free else self._connect()
+            call.sent_s = time.perf_counter()
+            self._busy[fd] = call
+            self.counts["sent"] += 1
+            self._connections[fd][0].sendall(self._requests[call.index])
+        except OSError:
+            # A connection that broke says so when it is read.
+            self.counts["broken"] += 1
+
+    def _receive(self, fd: int) -> None:
+        connection, reader = self._connections[fd]
+        try:
+            data = connection.recv(_READ_BYTES)
+            answer = reader.feed(data) if data else None
+        except (OSError, AnswerError):
+            data, answer = b"", None
+        if not data:
+            self._poll.unregister(fd)
+            self._connections.pop(fd)[0].close()
+            if fd in self._free:
+                self._free.remove(fd)
+            if self._busy.pop(fd, None) is not None:
+                self.counts["unanswered"] += 1
+            return
+        if answer is None:
+            return
+        call = self._busy.pop(fd)
+        self._free.append(fd)
+        self._count(call, *answer)
+
+    def _count(self, call: _Call, status: int, body: bytes) -> None:
+        now_s = time.perf_counter()
+        took_ms = (now_s - call.sent_s) * 1e3
+        self.statuses[str(status)] += 1
+        if status != 200:
+            self.refused_ms.append(took_ms)
+            if call.n_retries:
+                delay_s = _RETRY_S * (1 + self._rng.random())
+                self._at(now_s + delay_s, _Call(call.index, call.n_retries - 1))
+            return
+        self.answered_ms.append(took_ms)
+        right = self._right[call.index]
+        if body not in right:
+            if not self._workload.accepts(call.index, body):
+                self.counts["wrong"] += 1
+                return
+            right.add(body)
+        self.counts["good" if took_ms <= self._timeout_s * 1e3 else "late"] += 1
+
+    def _connect(self) -> int:
+        connection = socket.create_connection(self._address, timeout=30)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connections[connection.fileno()] = connection, AnswerReader()
+        self._poll.register(connection.fileno(), select.EPOLLIN)
+        return connection.fileno()
+
+
+def overload(
+    url: str,
+    workload: Workload,
+    *,
+    rate: float,
+    timeout_s: float = 1.0,
+    duration_s: float = 5.0,
+    n_retries: int = 0,
+    seed: int = 0,
+) -> Overload:
+    """Send ``rate`` requests a second to ``url``, each with a timeout, and return what became of them."""
+    loop = _OpenLoop(url, workload, timeout_s=timeout_s, seed=seed)
+    cpu_s, start_s = time.process_time(), time.perf_counter()
+    try:
+        loop.run(rate=rate, duration_s=duration_s, n_retries=n_retries)
+    finally:
+        loop.aclose()
+    busy = (time.process_time() - cpu_s) / (time.perf_counter() - start_s)
+    counts, refused, answered = loop.counts, sorted(loop.refused_ms), sorted(loop.answered_ms)
+    return Overload(
+        rate=rate,
+        duration_s=duration_s,
+        n_sent=counts["sent"],
+        goodput=counts["good"] / duration_s,
+        late=counts["late"],
+        wrong=counts["wrong"],
+        unanswered=counts["unanswered"],
+        unsent=counts["unsent"],
+        statuses=dict(loop.statuses),
+        refused_p50_ms=percentile(refused, 0.50),
+        refused_p99_ms=percentile(refused, 0.99),
+        answered_p99_ms=percentile(answered, 0.99),
+        busy=min(1.0, busy),
+    )
+
+
+def _command(
+    url: Annotated[str, typer.Argument(help="Server, such as http://127.0.0.1:8000.")],
+    workload: Annotated[Path, typer.Argument(help="File that `python -m loadtests.workload` wrote.")],
+    rate: Annotated[float, typer.Option(min=0.1, help="Requests a second.")],
+    timeout_ms: Annotated[int, typer.Option(min=1)] = 1_000,
+    duration_s: Annotated[float, typer.Option(min=0.1)] = 5.0,
+    retries: Annotated[int, typer.Option(min=0, help="How often a refused request is tried again.")] = 0,
+) -> None:
+    """Send requests at a rate that the server may not keep up with; print what became of them as JSON."""
+    seen = overload(
+        url, load(workload), rate=rate, timeout_s=timeout_ms / 1e3, duration_s=duration_s, n_retries=retries
+    )
+    print(json.dumps(asdict(seen)))
+    raise typer.Exit(1 if seen.wrong else 0)
+
+
+if __name__ == "__main__":
+    typer.run(_command)
