@@ -178,7 +178,8 @@ class EngineEnd:
     # What workers say.
 
     def _on_message(self, frames: list[Buffer]) -> None:
-        identity, header = bytes(frames[0]), decode_from_worker(frames[1])
+        identity, reader = bytes(frames[0]), FrameReader(frames[1:])
+        header = decode_from_worker(reader.header)
         if isinstance(header, Hello):
             self._meet(identity, header.pid)
             return
@@ -186,7 +187,7 @@ class EngineEnd:
         if peer is None:
             return  # it has ended; what it said last has just come
         if isinstance(header, Asks):
-            self._take(peer, header, frames[2:])
+            self._take(peer, header, reader)
         else:
             peer.seen = max(peer.seen, header.serial)
             self._drop_unused()
@@ -205,8 +206,7 @@ class EngineEnd:
         self._drop_unused()
         self._tell_news()
 
-    def _take(self, peer: Peer, asks: Asks, frames: Sequence[Buffer]) -> None:
-        reader = FrameReader(frames)
+    def _take(self, peer: Peer, asks: Asks, reader: FrameReader) -> None:
         requests: list[tuple[Ask, Rows, float, str | None]] = []
         try:
             for block in asks.blocks:

@@ -1,11 +1,16 @@
-"""Buffers as the frames of one message: small ones share a frame, large ones have their own and are not copied.
+"""A message's frames: its header and small buffers share the first, large ones have their own and are not copied.
 
 A frame costs a few microseconds, whatever is in it, and copying costs a microsecond for each 10 kilobytes: so what is
-small travels together. Sizes do not travel: the reader knows what comes, and takes it in the order of writing.
+small travels together. Sizes of buffers do not travel: the reader knows what comes, and takes it in the order of
+writing::
+
+    first frame    length of the header (uint64), header, small buffers; each begins at a multiple of 8
+    further frames one large buffer each
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 from server.link.errors import LinkGarbled
@@ -21,6 +26,7 @@ LARGE_BYTES = 32_768
 #: Arrays are read where they lie, so each begins at a multiple of their largest item's size.
 _ALIGNMENT = 8
 _PADDING = [bytes(n) for n in range(_ALIGNMENT)]
+_LENGTH = struct.Struct("=Q")
 
 
 class FrameWriter:
@@ -42,26 +48,34 @@ class FrameWriter:
             if n_bytes % _ALIGNMENT:
                 self._small.append(_PADDING[-n_bytes % _ALIGNMENT])
 
-    def frames(self) -> list[Buffer]:
-        """Return what to send: the small ones' frame, then the large ones."""
-        return [b"".join(self._small), *self._large]
+    def message(self, header: bytes) -> list[Buffer]:
+        """Return what to send."""
+        n_bytes = len(header)
+        parts = (_LENGTH.pack(n_bytes), header, _PADDING[-n_bytes % _ALIGNMENT], *self._small)
+        return [b"".join(parts), *self._large]
 
 
 class FrameReader:
-    """Hands out buffers in the order in which they were added. Views keep their frame alive."""
+    """Hands out a message's header, and its buffers in the order in which they were added.
 
-    __slots__ = ("_large", "_offset", "_small")
+    Views keep their frame alive. Errors: LinkGarbled for frames that are no message.
+    """
+
+    __slots__ = ("_large", "_offset", "_small", "header")
 
     def __init__(self, frames: Sequence[Buffer]) -> None:
-        if not frames:
-            raise LinkGarbled("a message without the frame of its small buffers")
+        if not frames or len(frames[0]) < _LENGTH.size:
+            raise LinkGarbled("a message without a header")
         self._small = memoryview(frames[0])
         self._large = iter(frames[1:])
         self._offset = 0
+        (n_bytes,) = _LENGTH.unpack(self.take(_LENGTH.size))
+        #: MessagePack of what the message says.
+        self.header = self.take(n_bytes, is_small=True)
 
-    def take(self, n_bytes: int) -> memoryview:
-        """Return the next buffer. Errors: LinkGarbled if there is none of this size."""
-        if n_bytes >= LARGE_BYTES:
+    def take(self, n_bytes: int, *, is_small: bool = False) -> memoryview:
+        """Return the next buffer; ``is_small`` whatever its size. Errors: LinkGarbled if there is none of this size."""
+        if n_bytes >= LARGE_BYTES and not is_small:
             frame = next(self._large, None)
             if frame is None or len(frame) != n_bytes:
                 raise LinkGarbled(f"expected a frame of {n_bytes} bytes, got {'none' if frame is None else len(frame)}")

@@ -54,6 +54,8 @@ class LoopSocket:
             self._socket.close()
             raise
         self._fd = int(self._socket.get(zmq.FD))
+        #: A sender's identity, where there is one, and small buffers cost less to copy than to keep in libzmq's memory.
+        self._n_copied = 2 if kind == zmq.ROUTER else 1
         self._look_is_due = False
         self._loop.add_reader(self._fd, self._receive)
         self._look_soon()
@@ -96,11 +98,11 @@ class LoopSocket:
         self._look_soon()
 
     def _receive_message(self) -> list[Buffer]:
-        receive, has_more = self._socket.recv, self._socket.getsockopt
+        receive, get = self._socket.recv, self._socket.getsockopt
         frames: list[Buffer] = [receive(zmq.NOBLOCK)]
-        while has_more(zmq.RCVMORE):
-            frame = receive(zmq.NOBLOCK, copy=False)
-            view = frame.buffer
-            # A view keeps libzmq's whole message alive, and costs more than copying what is small.
-            frames.append(view if len(view) >= LARGE_BYTES else bytes(view))
+        while get(zmq.RCVMORE):
+            if len(frames) < self._n_copied:
+                frames.append(receive(zmq.NOBLOCK))
+            else:
+                frames.append(receive(zmq.NOBLOCK, copy=False).buffer)
         return frames

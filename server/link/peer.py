@@ -82,7 +82,7 @@ class Peer:
 
     def send_table(self, table: Table) -> None:
         """Tell it what serves."""
-        self._socket.send([self._identity, encode(table)])
+        self._socket.send([self._identity, *FrameWriter().message(encode(table))])
 
     def succeed(self, ask: Ask, answer: Answer) -> None:
         """Send outputs at the end of the tick."""
@@ -145,4 +145,4 @@ class Peer:
                     [answer.queue_s for _, answer in done],
                 )
             )
-        self._socket.send([self._identity, encode(Answers(batches, blocks, failures)), *writer.frames()])
+        self._socket.send([self._identity, *writer.message(encode(Answers(batches, blocks, failures)))])

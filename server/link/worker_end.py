@@ -15,7 +15,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -133,14 +133,15 @@ class WorkerEnd:
         cancels, self._cancels = self._cancels, []
         writer = FrameWriter()
         blocks = [_block(model, tickets, writer) for model, tickets in outbox.items()]
-        self._socket.send([encode(Asks(blocks, cancels)), *writer.frames()])
+        self._socket.send(writer.message(encode(Asks(blocks, cancels))))
 
     # Receiving.
 
     def _on_message(self, frames: list[Buffer]) -> None:
-        message = decode_from_engine(frames[0])
+        reader = FrameReader(frames)
+        message = decode_from_engine(reader.header)
         if isinstance(message, Answers):
-            self._take_answers(message, frames[1:])
+            self._take_answers(message, reader)
         else:
             self._take_table(message)
 
@@ -152,10 +153,9 @@ class WorkerEnd:
         self.catalog.take(table)
         # What was decided by the table before leaves before the engine is told that it may forget it.
         self._flush()
-        self._socket.send([encode(Seen(table.serial))])
+        self._socket.send(FrameWriter().message(encode(Seen(table.serial))))
 
-    def _take_answers(self, answers: Answers, frames: Sequence[Buffer]) -> None:
-        reader = FrameReader(frames)
+    def _take_answers(self, answers: Answers, reader: FrameReader) -> None:
         done: list[tuple[RemoteTicket, RemoteAnswer]] = []
         for block in answers.blocks:
             model = self._waiting[block.ids[0]].model
@@ -178,7 +178,7 @@ class WorkerEnd:
         self._greet()
 
     def _greet(self) -> None:
-        self._socket.send([encode(self._hello)])
+        self._socket.send(FrameWriter().message(encode(self._hello)))
         self._greeting = self._loop.call_later(_HELLO_S, self._greet)
 
     def _on_engine_exit(self) -> None:

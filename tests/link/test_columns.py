@@ -50,7 +50,8 @@ def sent(codecs: list[ColumnCodec], columns: list[list[Column]], counts: list[in
     for codec, parts in zip(codecs, columns, strict=True):
         writer.add(b"")
         codec.write(writer, parts)
-    reader = FrameReader([bytes(frame) for frame in writer.frames()])
+    reader = FrameReader([bytes(frame) for frame in writer.message(b"header")])
+    assert reader.header == b"header"
     received = [codec.read(reader, counts) for codec in codecs]
     reader.close()
     return received
@@ -84,7 +85,7 @@ def test_a_large_array_is_sent_and_received_where_it_lies() -> None:
     codec = ColumnCodec(TensorSignature(name="x", dtype="float32", shape=(LARGE_BYTES,)))
     writer = FrameWriter()
     codec.write(writer, [array])
-    frames = writer.frames()
+    frames = writer.message(b"header")
     assert np.shares_memory(np.frombuffer(frames[1], np.float32), array)
     (received,) = codec.read(FrameReader(frames), [1])
     assert np.shares_memory(received, array)
@@ -120,20 +121,24 @@ def test_rows_of_another_rank_are_said_before_they_are_sent() -> None:
     assert codec.misfit([np.zeros(2, np.float32)], 2) is not None
 
 
-@pytest.mark.parametrize("change", ["short", "long", "frame missing", "frame more", "nothing"])
+@pytest.mark.parametrize(
+    "change", ["short", "long", "frame missing", "frame more", "nothing", "header missing", "header cut short"]
+)
 def test_a_message_of_another_length_is_garbled(change: str) -> None:
     codec = ColumnCodec(TensorSignature(name="x", dtype="float32", shape=(3,)))
     large = ColumnCodec(TensorSignature(name="y", dtype="uint8", shape=(LARGE_BYTES,)))
     writer = FrameWriter()
     codec.write(writer, [np.zeros((1, 3), np.float32)])
     large.write(writer, [np.zeros((1, LARGE_BYTES), np.uint8)])
-    small, big = writer.frames()
+    small, big = writer.message(b"header")
     frames = {
         "short": [bytes(small)[:-8], big],
         "long": [bytes(small) + bytes(8), big],
         "frame missing": [small],
         "frame more": [small, big, big],
         "nothing": [],
+        "header missing": [b"", big],
+        "header cut short": [bytes(small)[:9], big],
     }[change]
 
     def read() -> None:
