@@ -161,7 +161,7 @@ def test_a_killed_worker_is_replaced_and_a_scrape_still_shows_what_callers_count
 
 
 def test_a_killed_engine_fails_what_is_under_way_within_a_second_and_comes_back(parted: ServerProcess) -> None:
-    expected = httpx.post(parted.url + PREDICT, content=BODY).content
+    expected = httpx.post(parted.url + PREDICT, content=BODY).json()["predictions"]
     before = counted(parted)
     callers = Callers(parted.url, n=4, bodies=[(PREDICT, BODY)])
     until(lambda: len(callers.ends) > 50)
@@ -185,7 +185,8 @@ def test_a_killed_engine_fails_what_is_under_way_within_a_second_and_comes_back(
     parted.wait_ready()
     assert children(parted)["engine"] != engine
     again = httpx.post(parted.url + PREDICT, content=BODY)
-    assert (again.status_code, again.content) == (200, expected)
+    assert again.status_code == 200
+    np.testing.assert_allclose(again.json()["predictions"], expected, atol=1e-6)
     # Every answer was counted, those that no engine was there for too: and nothing was forgotten with the engine.
     now = counted(parted) - before
     assert now[200] == callers.codes[200] + 1
