@@ -14,6 +14,7 @@ from server.batching import (
     Group,
     Item,
     ModelUnloaded,
+    QueueTimeout,
 )
 from tests.fuzz.virtual_time import VirtualTime
 
@@ -152,7 +153,7 @@ class Account:
             note(request.left, f"{request} was not cancelled and got: {error}")
         elif isinstance(error, ModelUnloaded):
             note(self.closed.get(request.key), f"{request} was not unloaded and got: {error}")
-        elif isinstance(error, DeadlineExceeded):
+        elif isinstance(error, DeadlineExceeded | QueueTimeout):
             longest_s = max(costs.by_bucket.values())
             is_hopeless = (
                 request.deadline_s is not None and request.deadline_s <= self._time.now_s + longest_s + EPSILON_S

@@ -23,6 +23,7 @@ from server.batching import (
     ModelUnloaded,
     QueueFull,
     QueueLimits,
+    QueueTimeout,
     Quota,
     Share,
     TooManyRows,
@@ -45,7 +46,7 @@ __all__ = ["EngineRun", "run"]
 _ROWS = 6
 _REFUSALS = (QueueFull, TooManyRows, DeadlineExceeded, Draining, ModelUnloaded)
 #: Errors that an answer may have, each if it was given a reason.
-_LATE = (DeadlineExceeded,)
+_LATE = (DeadlineExceeded, QueueTimeout)
 
 
 class Asked:
