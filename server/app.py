@@ -21,6 +21,7 @@ from server.batching import Batch, Item, Observers, QueueLimits
 from server.build import Builder, BuildLimits
 from server.catalog import Catalog
 from server.catalog_options import CatalogOptions
+from server.descriptors import connections_allowed, raise_limit, with_room
 from server.errors import RowwiseError
 from server.hosting import Host
 from server.http_listening import listen
@@ -70,7 +71,12 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
     service = Service.assemble(settings, store, Metrics())
     front = service.front
     server = HttpServer(
-        uvicorn_config(settings, app=front, http=partial(HotLaneProtocol, front=front)), grace_s=settings.grace_s
+        uvicorn_config(
+            settings,
+            app=front,
+            http=with_room(partial(HotLaneProtocol, front=front), most=connections_allowed(raise_limit())),
+        ),
+        grace_s=settings.grace_s,
     )
 
     def begin_drain() -> None:

@@ -12,6 +12,7 @@ from functools import partial
 
 import zmq
 
+from server.descriptors import connections_allowed, raise_limit, with_room
 from server.http_server import HttpServer, new_event_loop, uvicorn_config
 from server.link.worker_end import WorkerEnd
 from server.logs import log_to_stderr
@@ -48,7 +49,12 @@ async def _serve(orders: Orders) -> int:
         tracing=tracing,
     )
     server = HttpServer(
-        uvicorn_config(settings, app=front, http=partial(HotLaneProtocol, front=front)), grace_s=settings.grace_s
+        uvicorn_config(
+            settings,
+            app=front,
+            http=with_room(partial(HotLaneProtocol, front=front), most=connections_allowed(raise_limit())),
+        ),
+        grace_s=settings.grace_s,
     )
 
     def begin_drain() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import uvicorn
 
+from server.descriptors import with_room
 from server.http_server import HttpServer, new_event_loop
 from server.metrics import Metrics
 from server.settings import Settings
@@ -81,7 +82,7 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    tmp_path: Path, *, keep_alive_s: int = 5, grace_s: float = 5.0, **settings: Any
+    tmp_path: Path, *, keep_alive_s: int = 5, grace_s: float = 5.0, max_connections: int = 1_000, **settings: Any
 ) -> AsyncIterator[Running]:
     catalog = ScriptedCatalog(tmp_path)
     model = catalog.serve(ScriptedModel("sum", 3))
@@ -90,7 +91,7 @@ async def running(
     server = HttpServer(
         uvicorn.Config(
             front,
-            http=partial(HotLaneProtocol, front=front),
+            http=with_room(partial(HotLaneProtocol, front=front), most=max_connections),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,
