@@ -24,6 +24,7 @@ from server.batching import (
     Share,
     TooManyRows,
     isolate,
+    runs_of_slice,
 )
 from server.batching.plan import Policy
 from tests.fuzz.account import RAN, WAITS, Account, Request, Violation, answer_to
@@ -115,7 +116,7 @@ class CoreRun:
         rows = [(item.payload, row) for item, start, stop in batch.spans for row in range(start, stop)]
         outputs, error = _executed(rows, batch.group.key, self.account)
         for place, (request, row) in enumerate(rows):
-            is_open = error is not None and place in getattr(error, "unsettled", ())
+            is_open = error is not None and place in error.unsettled
             request.rows[row] = WAITS if is_open else RAN
         return outputs, error
 
@@ -146,6 +147,7 @@ class CoreRun:
             arrived_s=now_s,
             deadline_s=deadline_s,
             on_done=self._done,
+            caller=number % 5 or None,
             priority=priority,
         )
         full = group.quota is not None and group.quota.n_rows + n_rows > group.quota.max_rows
@@ -349,16 +351,16 @@ def _executed(
     try:
         attempt(everything)
     except ExampleFailed as failure:
-        found = isolate(everything, failure, attempt)
-        bad = {place for place in everything if rows[place][1] in rows[place][0].poison}
+        found = isolate(everything, failure, attempt, max_runs=runs_of_slice(len(rows)))
+        settled = set(everything) - set(found.unsettled)
+        bad = {place for place in settled if rows[place][1] in rows[place][0].poison}
         account.note(found.errors.keys() == bad, f"{sorted(bad)} are bad, found were {sorted(found.errors)}")
         most = len(bad) * ((len(rows) - 1).bit_length() + 1) + 2
         account.note(n_runs - 1 <= most, f"{n_runs - 1} runs to find {len(bad)} of {len(rows)}, {most} allowed")
-        return outputs, RowErrors(found.errors)
+        return outputs, RowErrors(found.errors, found.unsettled)
     return outputs, None
 
 
 def _with_apart(group: Group) -> list[Group]:
     """Return a group, and the one in which rows of it wait apart."""
-    quarantine = getattr(group, "quarantine", None)
-    return [group] if quarantine is None else [group, quarantine.group]
+    return [group] if group.quarantine is None else [group, group.quarantine.group]

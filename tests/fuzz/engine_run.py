@@ -45,7 +45,6 @@ __all__ = ["EngineRun", "run"]
 #: is checked here.
 _ROWS = 6
 _REFUSALS = (QueueFull, TooManyRows, DeadlineExceeded, Draining, ModelUnloaded)
-#: Errors that an answer may have, each if it was given a reason.
 _LATE = (DeadlineExceeded, QueueTimeout)
 
 
@@ -107,7 +106,7 @@ class EngineRun:
     def executes(self, batch: Batch, fault: BaseException | None) -> tuple[object, BaseException | None]:
         if fault is not None:
             return None, fault
-        return _executed(batch, self.runners[getattr(batch.group, "home", None) or batch.group])
+        return _executed(batch, self.runners[batch.group.home or batch.group])
 
     def move(self, move: Move) -> None:
         kind, *arguments = move
