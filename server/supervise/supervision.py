@@ -143,7 +143,8 @@ class Supervision:
         if self._running(self.workers):
             return []
         if self._children[ENGINE].is_running:
-            self._kill_s = now_s + self.grace_s + _LEAVE_S
+            # Nobody waits for it any more: it only needs its moment to leave.
+            self._kill_s = max(self._kill_s or 0.0, now_s + _LEAVE_S)
             return [Signal(ENGINE, signal.SIGTERM)]
         return [End(self._exit_code)]
 

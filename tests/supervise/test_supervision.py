@@ -86,6 +86,15 @@ def test_who_does_not_leave_is_killed_after_the_grace_period(supervision: Superv
     assert supervision.exited("worker 2", -9, 136) == [End(0)]
 
 
+def test_the_engine_gets_a_moment_to_leave_and_no_grace_period_of_its_own(supervision: Supervision) -> None:
+    supervision.stop(100)
+    supervision.exited("worker 1", 0, 101)
+    assert supervision.exited("worker 2", 0, 134) == [Signal(ENGINE, TERM)]
+    assert supervision.next_s() == 139
+    assert supervision.due(139) == [Signal(ENGINE, KILL)]
+    assert supervision.exited(ENGINE, -9, 139) == [End(0)]
+
+
 def test_told_twice_to_stop_means_at_once(supervision: Supervision) -> None:
     supervision.stop(100)
     assert supervision.stop(101) == [Signal(ENGINE, KILL), Signal("worker 1", KILL), Signal("worker 2", KILL)]
