@@ -44,6 +44,8 @@ _ACCESS = logging.getLogger("rowwise.access")
 #: Requests of one connection that may wait for their answers. Few clients pipeline at all.
 _MAX_WAITING = 32
 
+#: Seconds that the loop's clock may be behind: uvloop's counts milliseconds.
+_TICK_S = 1e-3
 #: Seconds that a request may still take to arrive on an open connection once the server stops.
 _LAST_CALL_S = 1.0
 
@@ -320,6 +322,8 @@ class HotLaneProtocol(HttpToolsProtocol):
             explain=found.get(b"x-rowwise-explain") == b"1",
         )
         hot.traceparent = found.get(b"traceparent")
+        # It has been there since the loop looked last, at the least: on a busy loop others came first.
+        hot.received_s = min(hot.received_s, self.loop.time() + _TICK_S)
         if b"connection" in found:
             hot.keep_alive = self.parser.should_keep_alive()
         if front.has_access_log:

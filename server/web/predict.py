@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from server.batching import DeadlineExceeded
 from server.errors import RowwiseError
 from server.protocol import SHARED_PARSER_MAX_BYTES, PredictCodec, PredictRequest, codec_for
 from server.request_counts import VersionRequests
@@ -85,6 +86,11 @@ class Predictor:
                 query, body = read_query(body)
                 served = choose_derivative(model, path.verb, query)
                 call.metrics = self._metrics.of_version(served.name, served.version, served.entry)
+            if timeout_s is not None and time.monotonic() - received_s >= timeout_s:
+                # Not worth decoding. On a loop that is behind, this is what keeps it from falling further.
+                raise DeadlineExceeded(
+                    f"the deadline passed {timeout_s:g} s after the request came, before it was read"
+                )
             codec = call.codec = codec_for(served.signature)
             if len(body) > _INLINE_BYTES:
                 decoding = self._large.submit(codec.decode, body, max_instances=self._max_instances)

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from server.web.paths import VerbPath
+from server.web.status import Reply
 from tests.web.scripted import ScriptedAnswer, ScriptedModel, Service, Wire, pieces
 from tests.web.test_hot_lane import Connection, Running, over_sockets, request, total, until
 
@@ -198,3 +200,23 @@ def test_a_chunked_body_that_does_not_end_is_given_up(service: Service, model: S
     assert asyncio.run(scenario()).status == 504
     assert model.rows == []
     assert service.request("POST", "/v1/models/sum:predict", content=pieces(BODY)).status_code == 200
+
+
+def test_a_request_that_a_busy_loop_reads_too_late_is_refused_before_it_is_decoded(
+    service: Service, model: ScriptedModel
+) -> None:
+    replies: list[Reply] = []
+    for passed_s in (0.2, 0.0):
+        service.app.predictor.start(
+            VerbPath(model="sum", version=None, label=None, verb="predict"),
+            BODY,
+            timeout_s=0.1,
+            explain=False,
+            request_id="late",
+            on_reply=replies.append,
+            received_s=time.monotonic() - passed_s,
+            caller=None,
+        )
+    assert [reply.status for reply in replies] == [504, 200]
+    assert b"0.1 s after the request came, before it was read" in replies[0].body
+    assert len(model.rows) == 1
