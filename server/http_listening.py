@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-__all__ = ["BACKLOG", "listen", "listen_shared"]
+__all__ = ["BACKLOG", "listen", "listen_beside", "listen_shared"]
 
 #: Connections that the kernel holds until they are accepted; a burst of callers must not see a refusal.
 BACKLOG = 2048
@@ -26,11 +26,15 @@ def listen_shared(host: str, port: int, *, n: int) -> list[socket.socket]:
     # Only one that does not share finds out that somebody else listens.
     with _bound(host, port, shared=False) as probe:
         port = probe.getsockname()[1]
-    listeners = [_bound(host, port, shared=True) for _ in range(n)]
-    for listener in listeners:
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    return listeners
+    return [listen_beside(host, port) for _ in range(n)]
+
+
+def listen_beside(host: str, port: int) -> socket.socket:
+    """Return one more socket on a port that is shared already. Errors: ValueError with the reason."""
+    listener = _bound(host, port, shared=True)
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener
 
 
 def _bound(host: str, port: int, *, shared: bool) -> socket.socket:

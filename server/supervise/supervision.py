@@ -3,6 +3,8 @@
 Rules:
 
 1. What ends is started again: at once if it had run for a while, else after a pause that doubles up to a bound.
+   Callers wait in a worker's socket through a short pause; before a long one it is closed, so that the kernel gives
+   its share of them to the others.
 2. An engine that refuses to start with a reason, before it has ever run, ends the server: trying again can't help.
 3. To stop, the doors are closed and the workers are told; they answer what they have. When the last one has gone the
    engine is told; when it has gone the server ends.
@@ -15,7 +17,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["ENGINE", "REFUSED", "CloseDoors", "End", "Instruction", "Signal", "Start", "Supervision"]
+__all__ = ["ENGINE", "REFUSED", "CloseDoor", "CloseDoors", "End", "Instruction", "Signal", "Start", "Supervision"]
 
 ENGINE = "engine"
 
@@ -26,6 +28,8 @@ REFUSED = 3
 _WELL_AFTER_S = 10.0
 _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 10.0
+#: How long callers wait for a worker to be started again.
+_PATIENCE_S = 1.0
 #: Beyond the grace period: children keep to it themselves, and need a moment to leave.
 _LEAVE_S = 5.0
 
@@ -51,13 +55,20 @@ class CloseDoors:
 
 
 @dataclass(frozen=True, slots=True)
+class CloseDoor:
+    """Close the listening socket of one worker, which will not take connections for a while; ``Start`` opens it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """Leave with this exit code; no child runs."""
 
     code: int
 
 
-Instruction = Start | Signal | CloseDoors | End
+Instruction = Start | Signal | CloseDoor | CloseDoors | End
 
 
 @dataclass(slots=True)
@@ -105,9 +116,11 @@ class Supervision:
             return self.stop(now_s)
         if lived_s >= _WELL_AFTER_S:
             child.pause_s = 0.0
-        child.start_s = now_s + child.pause_s
-        child.pause_s = min(_LONGEST_PAUSE_S, 2 * child.pause_s or _FIRST_PAUSE_S)
-        return self.due(now_s)
+        pause_s, child.pause_s = child.pause_s, min(_LONGEST_PAUSE_S, 2 * child.pause_s or _FIRST_PAUSE_S)
+        child.start_s = now_s + pause_s
+        # As long as somebody else takes them: connections are refused where no socket is open.
+        goes_to_others = pause_s > _PATIENCE_S and name != ENGINE and self._running(self.workers)
+        return [CloseDoor(name)] if goes_to_others else self.due(now_s)
 
     def stop(self, now_s: float) -> list[Instruction]:
         """Stop gently; the second time, at once."""

@@ -15,12 +15,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from server.http_listening import listen_shared
+from server.http_listening import listen_beside, listen_shared
 from server.logs import log_to_stderr
 from server.settings import Settings
 from server.supervise.orders import Orders
 from server.supervise.runtime_directory import RuntimeDirectory
-from server.supervise.supervision import CloseDoors, End, Instruction, Signal, Start, Supervision
+from server.supervise.supervision import CloseDoor, CloseDoors, End, Instruction, Signal, Start, Supervision
 
 __all__ = ["Supervisor", "supervise"]
 
@@ -59,6 +59,7 @@ class Supervisor:
         self._settings = settings
         self._runtime = runtime
         self._listeners = {f"worker {number}": listener for number, listener in enumerate(listeners, 1)}
+        self._address: tuple[str, int] = listeners[0].getsockname()[:2]
         self._supervision = Supervision(tuple(self._listeners), settings.grace_s)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         #: Descriptors that become readable when a child has ended, to its name.
@@ -107,6 +108,8 @@ class Supervisor:
                 case Signal(name, number):
                     if name in self._processes:
                         self._processes[name].send_signal(number)
+                case CloseDoor(name):
+                    self._listeners[name].close()
                 case CloseDoors():
                     for listener in self._listeners.values():
                         listener.close()
@@ -116,6 +119,8 @@ class Supervisor:
 
     def _start(self, name: str) -> None:
         listener = self._listeners.get(name)
+        if listener is not None and listener.fileno() < 0:
+            listener = self._listeners[name] = listen_beside(*self._address)
         orders = Orders(
             name=name,
             workers=tuple(self._listeners),

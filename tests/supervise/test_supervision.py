@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from server.supervise.supervision import ENGINE, REFUSED, CloseDoors, End, Signal, Start, Supervision
+from server.supervise.supervision import ENGINE, REFUSED, CloseDoor, CloseDoors, End, Signal, Start, Supervision
 
 WORKERS = ("worker 1", "worker 2")
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
@@ -29,8 +29,9 @@ def test_what_ends_is_started_again_at_once(supervision: Supervision, name: str)
 def test_what_ends_again_and_again_is_started_after_pauses_that_grow_up_to_a_bound(supervision: Supervision) -> None:
     now_s, pauses = 100.0, []
     assert supervision.exited("worker 1", 1, now_s) == [Start("worker 1")]
-    for _ in range(9):
-        assert supervision.exited("worker 1", 1, now_s) == []
+    for turn in range(9):
+        # A long pause: its share of the connections goes to the others meanwhile.
+        assert supervision.exited("worker 1", 1, now_s) == ([CloseDoor("worker 1")] if turn > 2 else [])
         next_s = supervision.next_s()
         assert next_s is not None
         assert supervision.due(next_s - 0.01) == []
@@ -40,6 +41,18 @@ def test_what_ends_again_and_again_is_started_after_pauses_that_grow_up_to_a_bou
     assert pauses == [0.25, 0.5, 1, 2, 4, 8, 10, 10, 10]
     # One that ran for a while before it ended is started at once again.
     assert supervision.exited("worker 1", 1, now_s + 60) == [Start("worker 1")]
+
+
+def test_the_last_door_stays_open_whatever_happens_behind_it(supervision: Supervision) -> None:
+    now_s = 0.0
+    instructions = []
+    for _ in range(7):
+        for name in WORKERS:
+            instructions += supervision.exited(name, 1, now_s)
+        now_s += 9
+        supervision.due(now_s)
+    assert CloseDoor("worker 1") in instructions
+    assert CloseDoor("worker 2") not in instructions
 
 
 def test_an_engine_that_refuses_to_start_ends_the_server_with_an_error(supervision: Supervision) -> None:
