@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-__all__ = ["BACKLOG", "listen", "listen_beside", "listen_shared"]
+__all__ = ["BACKLOG", "bind_beside", "listen", "listen_shared"]
 
 #: Connections that the kernel holds until they are accepted; a burst of callers must not see a refusal.
 BACKLOG = 2048
@@ -26,13 +26,18 @@ def listen_shared(host: str, port: int, *, n: int) -> list[socket.socket]:
     # Only one that does not share finds out that somebody else listens.
     with _bound(host, port, shared=False) as probe:
         port = probe.getsockname()[1]
-    return [listen_beside(host, port) for _ in range(n)]
+    listeners = [bind_beside(host, port) for _ in range(n)]
+    for listener in listeners:
+        listener.listen(BACKLOG)
+    return listeners
 
 
-def listen_beside(host: str, port: int) -> socket.socket:
-    """Return one more socket on a port that is shared already. Errors: ValueError with the reason."""
+def bind_beside(host: str, port: int) -> socket.socket:
+    """Return one more socket for a port that is shared already, which gets connections once somebody listens on it.
+
+    Errors: ValueError with the reason.
+    """
     listener = _bound(host, port, shared=True)
-    listener.listen(BACKLOG)
     listener.setblocking(False)
     return listener
 

@@ -3,8 +3,8 @@
 Rules:
 
 1. What ends is started again: at once if it had run for a while, else after a pause that doubles up to a bound.
-   Callers wait in a worker's socket through a short pause; before a long one it is closed, so that the kernel gives
-   its share of them to the others.
+   A worker's socket is closed until its successor listens, so that the kernel gives its share of the callers to the
+   others; the last one stays open, and callers wait in it.
 2. An engine that refuses to start with a reason, before it has ever run, ends the server: trying again can't help.
 3. To stop, the doors are closed and the workers are told; they answer what they have. When the last one has gone the
    engine is told; when it has gone the server ends.
@@ -28,8 +28,6 @@ REFUSED = 3
 _WELL_AFTER_S = 10.0
 _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 10.0
-#: How long callers wait for a worker to be started again.
-_PATIENCE_S = 1.0
 #: Beyond the grace period: children keep to it themselves, and need a moment to leave.
 _LEAVE_S = 5.0
 
@@ -56,7 +54,7 @@ class CloseDoors:
 
 @dataclass(frozen=True, slots=True)
 class CloseDoor:
-    """Close the listening socket of one worker, which will not take connections for a while; ``Start`` opens it."""
+    """Close the listening socket of one worker, which takes no connections now; ``Start`` makes a new one."""
 
     name: str
 
@@ -118,9 +116,9 @@ class Supervision:
             child.pause_s = 0.0
         pause_s, child.pause_s = child.pause_s, min(_LONGEST_PAUSE_S, 2 * child.pause_s or _FIRST_PAUSE_S)
         child.start_s = now_s + pause_s
-        # As long as somebody else takes them: connections are refused where no socket is open.
-        goes_to_others = pause_s > _PATIENCE_S and name != ENGINE and self._running(self.workers)
-        return [CloseDoor(name)] if goes_to_others else self.due(now_s)
+        # Connections would be refused where no socket is open.
+        others_listen = name != ENGINE and self._running(self.workers)
+        return [*([CloseDoor(name)] if others_listen else []), *self.due(now_s)]
 
     def stop(self, now_s: float) -> list[Instruction]:
         """Stop gently; the second time, at once."""

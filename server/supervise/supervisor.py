@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from server.http_listening import listen_beside, listen_shared
+from server.http_listening import bind_beside, listen_shared
 from server.logs import log_to_stderr
 from server.settings import Settings
 from server.supervise.orders import Orders
@@ -50,10 +50,7 @@ def supervise(settings: Settings) -> int:
 
 
 class Supervisor:
-    """The children's processes. ``listeners`` are as many as there are workers, each the same one's every time.
-
-    A worker that is started again gets its predecessor's socket with whoever waits in it, so no connection is refused.
-    """
+    """The children's processes. ``listeners`` are as many as there are workers."""
 
     def __init__(self, settings: Settings, runtime: RuntimeDirectory, listeners: list[socket.socket]) -> None:
         self._settings = settings
@@ -120,7 +117,7 @@ class Supervisor:
     def _start(self, name: str) -> None:
         listener = self._listeners.get(name)
         if listener is not None and listener.fileno() < 0:
-            listener = self._listeners[name] = listen_beside(*self._address)
+            listener = self._listeners[name] = bind_beside(*self._address)
         orders = Orders(
             name=name,
             workers=tuple(self._listeners),

@@ -157,7 +157,7 @@ def test_a_killed_worker_is_replaced_and_a_scrape_still_shows_what_callers_count
     broken = sum(code == 0 for code, _, _ in callers.ends)
     surplus = counted(parted) - before - callers.codes
     assert callers.codes - (counted(parted) - before) == Counter()
-    assert surplus.total() <= broken <= 6
+    assert surplus.total() <= broken
 
 
 def test_a_killed_engine_fails_what_is_under_way_within_a_second_and_comes_back(parted: ServerProcess) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from server.http_listening import listen, listen_beside, listen_shared
+from server.http_listening import bind_beside, listen, listen_shared
 from server.settings import Settings
 from server.supervise.orders import Orders
 from server.supervise.runtime_directory import RuntimeDirectory
@@ -38,15 +38,16 @@ def test_connections_spread_over_the_sockets_of_a_port() -> None:
     assert min(taken) > 60
 
 
-def test_connections_go_to_the_others_while_one_socket_is_closed() -> None:
+def test_connections_go_to_the_others_until_somebody_listens_again() -> None:
     first, second = listen_shared("127.0.0.1", 0, n=2)
     address = first.getsockname()[:2]
     first.close()
+    # Nor do they go to one that nobody listens on yet.
+    again = bind_beside(*address)
+    assert again.getsockname() == second.getsockname()
     callers = [socket.create_connection(address) for _ in range(20)]
     for _ in callers:
         second.accept()[0].close()
-    again = listen_beside(*address)
-    assert again.getsockname() == second.getsockname()
     for each in (*callers, second, again):
         each.close()
 
