@@ -26,6 +26,7 @@ from benchmarks.report import Line, write_report
 from benchmarks.rounds import timed_in_rounds, timer_of
 from benchmarks.sessions import callables_of
 from benchmarks.targets import forward_verdicts
+from server.thread_pools import keep_pools_apart
 
 __all__ = ["main", "measure_line"]
 
@@ -112,6 +113,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"), help="default: %(default)s")
     options = parser.parse_args()
 
+    keep_pools_apart()
     if options.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # Before TensorFlow looks.
     import tensorflow as tf

@@ -26,6 +26,7 @@ from benchmarks.report import Line, write_report
 from benchmarks.rounds import timed_in_rounds, timer_of
 from benchmarks.sessions import callables_of
 from benchmarks.targets import derivative_verdicts
+from server.thread_pools import keep_pools_apart
 
 __all__ = ["main", "measure_line"]
 
@@ -141,6 +142,7 @@ def main() -> int:
     parser.add_argument("--budget-s", type=float, default=BUDGET_S, help="seconds for each line (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"), help="default: %(default)s")
     options = parser.parse_args()
+    keep_pools_apart()
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # Before TensorFlow looks.
     machine = describe_machine()
     print(f"{machine}\nTime of a batch as a multiple of ours; microseconds for ours.\n")

@@ -33,6 +33,7 @@ from server.metrics import Metrics
 from server.serving_versions import Announce, nobody_to_tell
 from server.settings import Settings
 from server.store import Store
+from server.thread_pools import keep_pools_apart
 from server.web import HotLaneProtocol, create_app
 from server.web.front import Front
 from server.web.tracing import Tracing, start_tracing
@@ -56,6 +57,7 @@ def serve(settings: Settings) -> int:
     try:
         listener = listen(settings.host, settings.port)
         with listener, Store.open(settings.store) as store:
+            keep_pools_apart()
             keep_executables(settings.store / "xla-cache")
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 return runner.run(_serve(settings, store, listener))

@@ -23,6 +23,7 @@ from server.store import Store
 from server.supervise.orders import Orders
 from server.supervise.supervision import ENGINE, REFUSED
 from server.tally import Tally
+from server.thread_pools import keep_pools_apart
 from server.web.forwarding import FromWorkers
 from server.xla_cache import keep_executables
 
@@ -41,6 +42,7 @@ def run_engine(orders: Orders) -> int:
     bound_arenas()
     try:
         with Store.open(settings.store) as store:
+            keep_pools_apart()
             keep_executables(settings.store / "xla-cache")
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 return runner.run(_serve(orders, store))

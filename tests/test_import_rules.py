@@ -63,6 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "server.signature",
         "server.spec",
         "server.tensorflow_notices",
+        "server.thread_pools",
         "server.xla_cache",
     },
     "server.link": {
@@ -149,6 +150,7 @@ NOT_IN_BATCHING = {"asyncio", "datetime", "random", "secrets", "socket", "thread
 MAY_USE_ENVIRONMENT: dict[str, str] = {
     "models/training.py": "a model stands alone, so it asks by itself where trained weights are kept",
     "server/build/supervisor.py": "gives the builder an environment without the server's tokens",
+    "server/thread_pools.py": "TensorFlow can be told of pools of threads only through its variable",
     "server/xla_cache.py": "XLA can be told where to keep executables only through its variable",
     "server/tensorflow_notices.py": "quietens TensorFlow's notices before it is loaded",
 }

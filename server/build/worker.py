@@ -17,6 +17,7 @@ from server.build.importing import import_function
 from server.build.request import BuildRequest, WorkerChannel
 from server.build.source import ArchiveSource
 from server.spec import ModelSpec
+from server.thread_pools import keep_pools_apart
 from server.xla_cache import keep_executables
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def main(arguments: list[str]) -> int:
 
 def _build(request: BuildRequest, channel: WorkerChannel) -> None:
     spec = ModelSpec.model_validate(request.spec)
+    keep_pools_apart()
     # Each bucket is compiled to be timed and again to be checked: the second time it is read.
     keep_executables(Path(tempfile.mkdtemp(prefix="xla-", dir=request.source_dir)))
     declare = _declarer(request, spec)
