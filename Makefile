@@ -14,8 +14,8 @@ BENCH_STAMP := $(VENV)/set-up-bench-$(shell cat pyproject.toml requirements/benc
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz serve load bench bench-gpu check lint types rules docs op-page dockerfile compose docker-steps \
-        format lock clean
+.PHONY: help setup demo test fuzz serve load bench bench-gpu check lint types rules docs op-page invariant dockerfile compose \
+        docker-steps format lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ docs: setup ## Build the manual into docs/_build/html; a warning is an error
 
 op-page: setup ## Find out again what becomes of each op of TensorFlow and write docs/ops.md
 	@$(BIN)/python -m scripts.op_page $(ARGS)
+
+invariant: setup ## Ask a server in invariant mode 200,000 times under random load: same bytes? And what does it cost?
+	@$(BIN)/python -m loadtests.invariant $(ARGS)
 
 dockerfile: setup ## hadolint
 	@$(BIN)/hadolint Dockerfile

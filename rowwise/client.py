@@ -209,6 +209,17 @@ class Client:
         self._connection.send("POST", model_path(name, version, ":activate"))
         self._signatures.pop((name, None), None)
 
+    def set_shadow(self, name: str, version: int, share: float) -> dict[str, Any]:
+        """Let ``version`` run on a share of the live batches (0 ends it), answering nobody; return the comparison."""
+        body = {"share": share}
+        report: dict[str, Any] = self._connection.send_json("POST", model_path(name, version, ":shadow"), json=body)
+        return report
+
+    def shadow(self, name: str, version: int) -> dict[str, Any]:
+        """Return how the answers of a version that runs as a shadow compare with those of the one that serves."""
+        report: dict[str, Any] = self._connection.send_json("GET", model_path(name, version, "/shadow"))
+        return report
+
     def delete(self, name: str, version: int | None = None) -> None:
         """Delete one version, or with None the model and all its versions."""
         self._connection.send("DELETE", model_path(name, version))

@@ -118,6 +118,9 @@ class Service:
             observer=Observers(_BatchMetrics(metrics), batches),
             engines=settings.engines,
             invariant=settings.invariant,
+            on_compared=lambda shadow, result, n_rows, n_differing: metrics.shadow_ran(
+                shadow.model, shadow.version, result, n_rows, n_differing
+            ),
         )
         host.start()
         catalog = Catalog(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ from server.errors import RowwiseError
 from server.hosting import Host
 from server.serving import ServedModel
 from server.serving_versions import Announce, ServingVersion, labels_leading_to, nobody_to_tell
+from server.shadows import Shadows
 from server.spec import ModelSpec
-from server.store import ModelNotReady, State, Store, VersionRecord
+from server.store import Conflict, ModelNotReady, State, Store, VersionRecord
 from server.switching import Switching
 from server.version_life import Life, as_lived, why_not
 
@@ -77,6 +79,7 @@ class Catalog:
             invariant=options.invariant,
             on_build=on_build,
         )
+        self._shadows = Shadows(store=store, host=host, switching=self._switching)
         #: Why a model that should serve does not, by name.
         self._missing = self._switching.missing
         self._has_started = False
@@ -124,6 +127,16 @@ class Catalog:
     def costs(self, name: str, version: int | None = None) -> bytes:
         """Return the measured costs as JSON. Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built."""
         return self._artifact_file(name, version, COSTS_FILE)
+
+    def shadow(self, name: str, version: int) -> dict[str, Any]:
+        """Return how a shadow's answers compare. Errors: ModelNotFound; VersionNotFound; Conflict if it is none."""
+        self._store.record(name, version)
+        report = self._shadows.report(name, version)
+        if report is None:
+            raise Conflict(
+                f"version {version} of model {name!r} is no shadow; POST a share to ...:shadow to make it one"
+            )
+        return report
 
     def readiness(self) -> list[str]:
         """Return why the server is not ready, a sentence each; empty when it is."""
@@ -202,6 +215,14 @@ class Catalog:
             await self._switching.switch(name, version)
         return self.version(name, version)
 
+    async def set_shadow(self, name: str, version: int, share: float) -> dict[str, Any]:
+        """Let a built version run on a share of the live batches, off the callers' path; return its report so far.
+
+        Errors: ModelNotFound; VersionNotFound; Conflict with the reason; ArtifactRefused or LoadFailed.
+        """
+        self._refuse_if_draining()
+        return await self._shadows.set_share(name, version, share)
+
     async def delete(self, name: str, version: int | None = None) -> None:
         """Delete a version, or the model with all of them. Running requests of it are finished first.
 
@@ -218,6 +239,7 @@ class Catalog:
                     life.task.cancel()
                     await asyncio.wait({life.task})
             async with self._switching.change(name):
+                await self._shadows.stop(name, version)
                 if version is None:
                     await self._switching.withdraw(name)
                 loop = asyncio.get_running_loop()
@@ -299,7 +321,9 @@ class Catalog:
         return next((record for record in versions if record.active), versions[-1])
 
     def _overlaid(self, record: VersionRecord) -> VersionRecord:
-        return as_lived(record, self._lives.get((record.model, record.version)))
+        lived = as_lived(record, self._lives.get((record.model, record.version)))
+        report = self._shadows.report(record.model, record.version)
+        return lived if report is None else replace(lived, shadow=report)
 
     def _artifact_file(self, name: str, version: int | None, file: str) -> bytes:
         if version is None:

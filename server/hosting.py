@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from server.artifact import PREDICT
-from server.batching import Batcher, CostDrift, CostTable, Group, Observer, QueueLimits, Quota, Share
+from server.batching import Batch, Batcher, CostDrift, CostTable, Group, Observer, QueueLimits, Quota, Share
 from server.derivatives import ServedDerivative
-from server.engine import EnginePool, LoadedModel
+from server.engine import EnginePool, GroupRunner, LoadedModel
 from server.engine.devices import devices_for
 from server.serving import ServedModel
+from server.shadow import Shadow, ShadowRunner
 from server.tensorflow_notices import load_tensorflow, notices_held
 
 __all__ = ["GroupKey", "Host", "Hosted"]
@@ -64,7 +65,9 @@ class Host:
         observer: Observer | None = None,
         engines: int | Literal["auto"] = 1,
         invariant: bool = False,
+        on_compared: Callable[[Shadow, str, int, int], None] = lambda shadow, result, n_rows, n_differing: None,
     ) -> None:
+        self._on_compared = on_compared
         self._limits = limits
         self._engines = engines
         self._invariant = invariant
@@ -89,7 +92,12 @@ class Host:
             limits=self._limits,
             observer=self._observer,
         )
-        self._engine.start_threads(self.batcher.finished, backlog_s=lambda: self.batcher.backlog_s)
+        self._engine.start_threads(self._finished, backlog_s=lambda: self.batcher.backlog_s)
+        self.shadows = ShadowRunner(
+            post=loop.call_soon_threadsafe,
+            is_idle=lambda: not self.batcher.n_waiting and not self.batcher.n_running,
+            on_compared=self._on_compared,
+        )
 
     def waiting_rows(self) -> Iterator[tuple[str, int, str, int]]:
         """Yield model, version, entry point and how many of its rows wait, for each version that is loaded."""
@@ -181,8 +189,29 @@ class Host:
         """Stop the threads. What is loaded goes with the process."""
         if self._timer is not None:
             self._timer.cancel()
+        self.shadows.close()
         await self._loop.run_in_executor(None, self._engine.stop)
         self._loading.shutdown(wait=False, cancel_futures=True)
+
+    def shadow(self, hosted: Hosted, share: float) -> Shadow:
+        """Let a loaded version that does not serve run on a share of its model's live batches."""
+        loaded = hosted.loaded[0]
+        groups: dict[tuple[str, tuple[int, ...]], tuple[Group, GroupRunner]] = {}
+        for group in hosted.groups:
+            key: Any = group.key
+            groups[key.entry, key.lengths] = group, loaded.groups[key.entry, key.lengths]
+        signatures = {entry: loaded.manifest.signature_of(entry) for entry in loaded.manifest.entries}
+        shadow = Shadow(hosted.model.name, hosted.model.version, share, groups, signatures)
+        self.shadows.start(shadow)
+        return shadow
+
+    def _finished(self, batch: Batch, outputs: object, error: BaseException | None) -> None:
+        if not self.shadows.any:
+            self.batcher.finished(batch, outputs, error)
+            return
+        spans = list(batch.spans)
+        self.batcher.finished(batch, outputs, error)
+        self.shadows.finished(batch, spans, outputs, error)
 
     def _costs_changed(self, group: Group, costs_s: Mapping[int, float]) -> None:
         """Work out the rules for the new costs beside the event loop, and plan with them once they are there."""

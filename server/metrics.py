@@ -84,6 +84,18 @@ class Metrics:
             "rowwise_compute_seconds", "Execution time, by batch.", _VERSION, buckets=_SECONDS, registry=registry
         )
         self.queue_rows = Gauge("rowwise_queue_rows", "Rows that wait now.", _VERSION, registry=registry)
+        self.shadow_batches = Counter(
+            "rowwise_shadow_batches",
+            "Live batches taken for a shadow version, by result.",
+            ("model", "version", "result"),
+            registry=registry,
+        )
+        self.shadow_rows = Counter(
+            "rowwise_shadow_rows",
+            "Rows that a shadow version answered, by result.",
+            ("model", "version", "result"),
+            registry=registry,
+        )
         self.builds = Counter("rowwise_builds", "Builds that ended, by result.", ("result",), registry=registry)
         self._versions: dict[tuple[str, int, str], VersionMetrics] = {}
         self._refreshers: list[Callable[[], None]] = []
@@ -104,10 +116,19 @@ class Metrics:
         """Count a build. ``result`` is ``available``, or the name of an error class: bounded by our code."""
         self.builds.labels(result).inc()
 
+    def shadow_ran(self, model: str, version: int, result: str, n_rows: int, n_differing: int) -> None:
+        """Count a batch that was taken for a shadow: ``result`` is ``compared``, ``failed`` or ``dropped``."""
+        self.shadow_batches.labels(model, str(version), result).inc()
+        if result == "compared":
+            self.shadow_rows.labels(model, str(version), "equal").inc(n_rows - n_differing)
+            self.shadow_rows.labels(model, str(version), "different").inc(n_differing)
+
     def forget(self, model: str, version: int) -> None:
         """Drop the series of a version that was deleted."""
         for key in [key for key in self._versions if key[:2] == (model, version)]:
             self._forget(self._versions.pop(key))
+        for family in (self.shadow_batches, self.shadow_rows):
+            family.remove_by_labels({"model": model, "version": str(version)})
         self.requests.forget(model, str(version))
 
     def _forget(self, known: VersionMetrics) -> None:

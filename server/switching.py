@@ -11,7 +11,7 @@ import asyncio
 import gc
 import logging
 from collections import defaultdict
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 from server.background import Background
 from server.errors import RowwiseError
@@ -60,6 +60,9 @@ class Switching:
         self._changes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         #: Why a model that should serve does not, by name. Written by whoever tried; a switch clears it.
         self.missing: dict[str, str] = {}
+        #: Awaited with name and version before it is loaded to serve, and once it serves, under the model's lock.
+        self.before: Callable[[str, int], Awaitable[None]] = _nobody_else
+        self.after: Callable[[str, int], Awaitable[None]] = _nobody_else
 
     def serving(self, name: str) -> Hosted | None:
         """Return the version that serves, None where none does."""
@@ -82,16 +85,35 @@ class Switching:
         serving = self._serving.get(name)
         if serving is not None and serving.model.version == version:
             return
-        artifact = self._store.artifact_dir(name, version)
+        self._store.artifact_dir(name, version)  # it is built, or this says so
+        await self.before(name, version)
         life = self._lives.setdefault((name, version), Life(State.BUILT))
         life.state, life.reason = State.LOADING, ""
         life.settled.clear()
         try:
-            await self._load(name, version, artifact, life)
+            await self._load(name, version, life)
+            await self.after(name, version)
         finally:
             # A build that has got here says itself when it is over.
             if life.task is None or life.task.done():
                 life.settled.set()
+
+    async def load(self, name: str, version: int) -> Hosted:
+        """Load and warm a built version, which does not serve by that.
+
+        Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built; ArtifactRefused or LoadFailed.
+        """
+        spec = self._spec(name, version)
+        return await self._host.load(
+            name,
+            version,
+            self._store.artifact_dir(name, version),
+            queue_rows=spec.queue or self._queue_rows,
+            default_timeout_s=self._default_timeout_s
+            if spec.default_timeout_ms is None
+            else spec.default_timeout_ms / 1_000,
+            batch_limit=self._batch_limit,
+        )
 
     async def withdraw(self, name: str) -> None:
         """Let no version serve; return when what was admitted is answered. Called under the model's lock."""
@@ -99,21 +121,11 @@ class Switching:
         if serving is not None:
             await self._retire(serving, self._mark_unloading(serving))
 
-    async def _load(self, name: str, version: int, artifact: Path, life: Life) -> None:
+    async def _load(self, name: str, version: int, life: Life) -> None:
         serving = self._serving.get(name)
         loop = asyncio.get_running_loop()
         try:
-            spec = self._spec(name, version)
-            hosted = await self._host.load(
-                name,
-                version,
-                artifact,
-                queue_rows=spec.queue or self._queue_rows,
-                default_timeout_s=self._default_timeout_s
-                if spec.default_timeout_ms is None
-                else spec.default_timeout_ms / 1_000,
-                batch_limit=self._batch_limit,
-            )
+            hosted = await self.load(name, version)
         except RowwiseError as error:
             life.state, life.reason = State.UNLOADED, str(error)
             raise
@@ -167,3 +179,7 @@ class Switching:
         if life is not None and life.state is State.AVAILABLE:
             life.state = State.UNLOADING
         return life
+
+
+async def _nobody_else(_name: str, _version: int) -> None:
+    """Stand for ``before`` and ``after`` where a switch is nobody else's business."""

@@ -11,6 +11,7 @@ from rowwise.cli.models import models
 from rowwise.cli.predict import predict
 from rowwise.cli.register import register
 from rowwise.cli.serve import serve
+from rowwise.cli.shadow import shadow
 from rowwise.cli.vectorize import vectorize
 
 __all__ = ["app", "main"]
@@ -54,6 +55,7 @@ app.command()(models)
 app.command()(predict)
 app.command()(certificate)
 app.command()(vectorize)
+app.command()(shadow)
 app.command()(export)
 
 

@@ -41,6 +41,7 @@ class VersionRecord:
     builder's latest ``{"stage", "done", "total"}`` while BUILDING. ``labels`` are the registration's own.
     ``attempts``: how often a build of it was begun that neither ended nor was stopped in good order.
     ``awaits_switch``: it has not answered yet, and is to as soon as it is built.
+    ``shadow``: of one that runs as a shadow, how its answers compare with the serving version's.
     ``invariant``: of one that serves in invariant mode, the buckets ``(rows, *lengths)`` that do, by entry point.
     """
 
@@ -55,6 +56,7 @@ class VersionRecord:
     attempts: int = 0
     awaits_switch: bool = False
     invariant: Mapping[str, Any] | None = None
+    shadow: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -67,5 +69,6 @@ class VersionRecord:
             "active": self.active,
             "progress": None if self.progress is None else dict(self.progress),
             "labels": dict(self.labels),
+            "shadow": None if self.shadow is None else dict(self.shadow),
             "invariant": None if self.invariant is None else dict(self.invariant),
         }

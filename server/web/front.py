@@ -65,7 +65,7 @@ _LISTEN_AFTER_S = 0.002
 _MAX_PATHS = 4_096
 
 #: Verbs of a path that the application behind answers.
-_MANAGEMENT_VERBS = frozenset({"activate"})
+_MANAGEMENT_VERBS = frozenset({"activate", "shadow"})
 
 
 class Front:

@@ -182,6 +182,12 @@ class Catalog(ServingCatalog, Protocol):
     async def activate(self, name: str, version: int) -> VersionRecord:
         """Switch to a version. Errors: not found, Conflict."""
 
+    async def set_shadow(self, name: str, version: int, share: float) -> dict[str, Any]:
+        """Let a version run on a share of the live batches; 0 ends it. Errors: not found, Conflict, EngineError."""
+
+    def shadow(self, name: str, version: int) -> dict[str, Any]:
+        """Return how a shadow's answers compare. Errors: not found, Conflict."""
+
     async def delete(self, name: str, version: int | None) -> None:
         """Delete one version, or all. Errors: not found, Conflict."""
 

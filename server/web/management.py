@@ -1,4 +1,4 @@
-"""The management API: register, list, inspect, activate, delete."""
+"""The management API: register, list, inspect, activate, shadow, delete."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from server.web.interfaces import Catalog
 from server.web.paths import version_number
 from server.web.registration import read_registration, read_spec
 from server.web.request_headers import content_length
+from server.web.shadow_routes import add_shadow_routes
 from server.web.uploads import receive_upload
 
 __all__ = ["management_router"]
@@ -73,6 +74,7 @@ def management_router(catalog: Catalog, settings: Settings, metrics: Metrics, ga
         metrics.forget(model, number)
         return Response(status_code=204)
 
+    add_shadow_routes(router, catalog, settings)
     _add_documents(router, catalog)
     return router
 

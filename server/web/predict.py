@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from server.batching import DeadlineExceeded
+from server.batching import DeadlineExceeded, ModelUnloaded
 from server.errors import RowwiseError
 from server.protocol import SHARED_PARSER_MAX_BYTES, PredictCodec, PredictRequest, codec_for
 from server.request_counts import VersionRequests
@@ -35,6 +35,9 @@ _UNQUOTABLE = re.compile(r'[^\x20-\x7e]|["\\]')
 #: Longer bodies are decoded in a thread, so that others are answered meanwhile: 256 KiB take some milliseconds. What
 #: is shorter shares a parser, which only one thread may use.
 _INLINE_BYTES = SHARED_PARSER_MAX_BYTES
+
+#: How often a request whose version is unloaded before it is admitted is given to the version that took its place.
+_MAX_ATTEMPTS = 3
 
 _INSTEAD = {
     "classify": "this model declares no class labels",
@@ -79,34 +82,51 @@ class Predictor:
         call.deadline = (received_s, timeout_s)
         call.caller = caller
         try:
-            model = self.resolve(path)
-            call.metrics = self._metrics.of_version(model.name, model.version)
-            served: EntryPoint = model
-            if path.verb != "predict":
-                query, body = read_query(body)
-                served = choose_derivative(model, path.verb, query)
-                call.metrics = self._metrics.of_version(served.name, served.version, served.entry)
-            if timeout_s is not None and time.monotonic() - received_s >= timeout_s:
-                # Not worth decoding. On a loop that is behind, this is what keeps it from falling further.
-                raise DeadlineExceeded(
-                    f"the deadline passed {timeout_s:g} s after the request came, before it was read"
-                )
-            codec = call.codec = codec_for(served.signature)
-            if len(body) > _INLINE_BYTES:
-                decoding = self._large.submit(codec.decode, body, max_instances=self._max_instances)
-                asyncio.wrap_future(decoding).add_done_callback(partial(self._decoded, call, served))
-            else:
-                self._admit(call, served, codec.decode(body, max_instances=self._max_instances))
+            self._decode(call, path, body)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets one answer
             self._failed(call, error)
         return call
 
-    def _decoded(self, call: PredictCall, served: EntryPoint, decoding: asyncio.Future[PredictRequest]) -> None:
-        """Go on with a body that was decoded elsewhere."""
+    def _decode(self, call: PredictCall, path: VerbPath, body: bytes, *, attempt: int = 1) -> None:
+        """Find who answers, and admit the rows, now or when a large body is decoded."""
+        model = self.resolve(path)
+        call.metrics = self._metrics.of_version(model.name, model.version)
+        served: EntryPoint = model
+        rest = body
+        if path.verb != "predict":
+            query, rest = read_query(body)
+            served = choose_derivative(model, path.verb, query)
+            call.metrics = self._metrics.of_version(served.name, served.version, served.entry)
+        received_s, timeout_s = call.deadline
+        if timeout_s is not None and time.monotonic() - received_s >= timeout_s:
+            # Not worth decoding. On a loop that is behind, this is what keeps it from falling further.
+            raise DeadlineExceeded(f"the deadline passed {timeout_s:g} s after the request came, before it was read")
+        codec = call.codec = codec_for(served.signature)
+        if len(rest) > _INLINE_BYTES:
+            decoding = self._large.submit(codec.decode, rest, max_instances=self._max_instances)
+            again = partial(self._decode, call, path, body, attempt=attempt + 1) if attempt < _MAX_ATTEMPTS else None
+            asyncio.wrap_future(decoding).add_done_callback(partial(self._decoded, call, served, again))
+        else:
+            self._admit(call, served, codec.decode(rest, max_instances=self._max_instances))
+
+    def _decoded(
+        self,
+        call: PredictCall,
+        served: EntryPoint,
+        again: Callable[[], None] | None,
+        decoding: asyncio.Future[PredictRequest],
+    ) -> None:
+        """Go on with a body that was decoded elsewhere; with another version if its own has been unloaded meanwhile."""
         if call.has_ended:
             return
         try:
-            self._admit(call, served, decoding.result())
+            request = decoding.result()
+            try:
+                self._admit(call, served, request)
+            except ModelUnloaded:
+                if again is None:
+                    raise
+                again()
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets one answer
             self._failed(call, error)
 

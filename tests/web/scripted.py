@@ -128,6 +128,7 @@ class ScriptedCatalog:
         self.registered: list[tuple[str, ModelSpec, Source]] = []
         self.uploads: list[bytes] = []
         self.builds_end_as = VersionRecord(model="", version=0, state=State.AVAILABLE, active=True)
+        self.shares: dict[tuple[str, int], float] = {}
         self.not_ready: list[str] = []
         self.is_draining = False
         self.register_error: RowwiseError | None = None
@@ -196,6 +197,16 @@ class ScriptedCatalog:
             if key[0] == name:
                 self.records[key] = replace(self.records[key], active=key[1] == version)
         return self.records[name, version]
+
+    async def set_shadow(self, name: str, version: int, share: float) -> dict[str, Any]:
+        if self.version(name, version).active:
+            raise Conflict(f"version {version} of model {name!r} serves: it can't be its own shadow")
+        self.shares[name, version] = share
+        return self.shadow(name, version)
+
+    def shadow(self, name: str, version: int) -> dict[str, Any]:
+        self.version(name, version)
+        return {"version": version, "share": self.shares.get((name, version), 0.0)}
 
     async def delete(self, name: str, version: int | None) -> None:
         for record in self.versions(name) if version is None else [self.version(name, version)]:

@@ -7,10 +7,12 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from server.batching import ModelUnloaded
 from server.web.paths import VerbPath
 from server.web.status import Reply
 from tests.web.scripted import ScriptedAnswer, ScriptedModel, Service, Wire, pieces
@@ -181,6 +183,31 @@ def test_a_caller_who_leaves_while_a_large_body_is_read_is_not_executed(service:
     wire = asyncio.run(scenario())
     assert wire.sent == [] or model.rows, "nobody was answered, so nobody may have been executed"
     assert bool(wire.sent) == bool(model.rows)
+
+
+class UnloadedMeanwhile(ScriptedModel):
+    """A version that is unloaded while a body for it is decoded; ``successor`` has taken its place by then."""
+
+    successor: Callable[[], object]
+
+    def predict(self, *args: Any, **options: Any) -> Any:
+        self.successor()
+        raise ModelUnloaded("model 'sum' version 4 is being unloaded")
+
+
+def test_a_request_whose_version_is_unloaded_while_its_body_is_read_is_answered_by_the_next_one(
+    service: Service, model: ScriptedModel
+) -> None:
+    leaving = service.catalog.serve(UnloadedMeanwhile("sum", 4))
+    leaving.successor = lambda: service.catalog.serve(model)
+    answer = service.predict(large(2) + b" " * 300_000)
+    assert (answer.status_code, answer.json()) == (200, {"predictions": [6.0, 6.0]})
+    assert service.counted("rowwise_requests_total", model="sum", version="3", entry="predict", code="200") == 1
+
+    # Where nothing takes its place, the caller is told in the end.
+    leaving.successor = lambda: None
+    service.catalog.serve(leaving)
+    assert service.predict(large(2) + b" " * 300_000).status_code == 503
 
 
 def test_callers_are_told_apart_by_where_they_come_from(service: Service, model: ScriptedModel) -> None:

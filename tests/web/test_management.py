@@ -280,6 +280,18 @@ def test_versions_are_listed_inspected_activated_and_deleted(service: Service) -
     assert service.request("GET", "/v1/models").json() == {"models": []}
 
 
+def test_shadow_is_begun_shown_and_ended_by_its_share(service: Service) -> None:
+    service.catalog.serve(ScriptedModel("sum", 4))
+    path = "/v1/models/sum/versions/3"
+    assert service.request("POST", path + ":shadow", json={"share": 0.1}).json() == {"version": 3, "share": 0.1}
+    assert service.request("GET", path + "/shadow").json() == {"version": 3, "share": 0.1}
+    assert service.request("POST", path + ":Shadow", json={"share": 0}).json()["share"] == 0
+    assert service.request("POST", "/v1/models/sum/versions/4:shadow", json={"share": 1}).status_code == 409
+    assert service.request("GET", "/v1/models/sum/versions/9/shadow").status_code == 404
+    for body in ({}, {"share": 1.1}, {"share": True}, {"share": "1"}, {"share": 0.1, "more": 1}, [0.1]):
+        assert service.request("POST", path + ":shadow", json=body).status_code == 400
+
+
 def test_series_of_a_deleted_version_go_with_it(service: Service) -> None:
     service.predict({"instances": [[1, 2, 3]]})
     assert 'model="sum"' in service.request("GET", "/metrics").text
