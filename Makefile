@@ -14,8 +14,8 @@ BENCH_STAMP := $(VENV)/set-up-bench-$(shell cat pyproject.toml requirements/benc
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz serve load bench bench-gpu check lint types rules docs op-page invariant dockerfile compose \
-        docker-steps format lock clean
+.PHONY: help setup demo test fuzz soak chaos serve load bench bench-gpu check lint types rules docs op-page invariant \
+        dockerfile compose docker-steps format lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,12 @@ test: setup ## Run all tests, in two processes
 
 fuzz: setup ## Random requests, faults and switches in virtual time, 1,000,000 steps; SEED=... repeats, STEPS=... shortens
 	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(ARGS)
+
+soak: setup ## The real server under mixed load for 30 minutes (MINUTES=...): nothing may grow; a table and a picture
+	@$(BIN)/python -m loadtests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
+chaos: setup ## Kills and faults under load, with an account of every request that was sent
+	@$(BIN)/python -m loadtests.chaos $(ARGS)
 
 serve: setup ## Serve the digits model on http://127.0.0.1:8000 until Ctrl-C
 	@$(BIN)/rowwise serve --model digits=models.digits:predict $(ARGS)

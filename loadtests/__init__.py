@@ -9,6 +9,9 @@
     contenders   starts and pins the servers that are compared
     compare      `make load`: all of it in one run, interleaved
     report       a comparison's table and picture
+    soak         `make soak`: nothing may grow, judged by growth
+    chaos        `make chaos`: faults, and an account of every request in a ledger
+    small_models what both register: functions that are checked without TensorFlow
     demo         `make demo`
     locustfile   scenarios for locust, against any running server
 """

@@ -162,6 +162,22 @@ class Server:
         if self._output is not None:
             self._output.close()
 
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        assert self._process is not None, "asked outside the with block"
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status; None as long as the process runs."""
+        assert self._process is not None, "asked outside the with block"
+        return self._process.poll()
+
+    def log(self) -> str:
+        """Return the end of what the process has printed."""
+        return self._last_lines()
+
     def cpu_s(self) -> float:
         """Return the processor time that the process has used, in seconds."""
         assert self._process is not None, "asked outside the with block"
