@@ -11,7 +11,7 @@ import json
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -33,7 +33,8 @@ from loadtests.small_models import question
 
 __all__ = ["Soak"]
 
-MODELS = ("digits", "lstm")
+#: One of fixed length, one of variable length.
+MODELS = "digits,lstm"
 #: Seconds of one stretch of the driver's load.
 _STRETCH_S = 5.0
 _CALLERS = 4
@@ -42,8 +43,9 @@ _CALLERS = 4
 class Soak:
     """The load, in threads, and what it has found. Errors of a thread are kept in ``faults``."""
 
-    def __init__(self, url: str, directory: Path) -> None:
+    def __init__(self, url: str, directory: Path, models: Sequence[str]) -> None:
         self._url = url
+        self._models = models
         self._directory = directory
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -55,7 +57,7 @@ class Soak:
     def start(self) -> None:
         """Begin to send."""
         register(self._url, "shares", "shares")
-        for model in MODELS:
+        for model in self._models:
             self._begin(lambda model=model: self._drive(model))  # type: ignore[misc]
         self._begin(self._disturb)
         self._begin(self._register_and_delete)
@@ -156,32 +158,33 @@ def _judge(soak: Soak, samples: list[Sample]) -> tuple[Table, list[str]]:
 def _command(
     minutes: Annotated[float, typer.Option(min=0.5, help="How long.")] = 30.0,
     every_s: Annotated[float, typer.Option(min=0.1, help="Seconds between two samples.")] = 2.0,
+    models: Annotated[str, typer.Option(help="Models under the driver's load, separated by commas.")] = MODELS,
     http_workers: Annotated[int, typer.Option(min=0, help="The server's --http-workers.")] = 0,
     output: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("reports/soak"),
 ) -> None:
     """Load a server for a long time. Exit 1 if something grows or an answer is wrong."""
-    console = Console()
+    console, chosen = Console(), tuple(models.split(","))
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     samples: list[Sample] = []
     with tempfile.TemporaryDirectory(prefix="rowwise-soak-") as name, ExitStack() as stack:
         directory = Path(name)
         progress = stack.enter_context(Progress(*columns, console=console))
         task = progress.add_task("the right answers", total=60.0 * minutes)
-        for model in MODELS:
+        for model in chosen:
             workload.make(model, directory)
         progress.update(task, description="building the models")
         server = stack.enter_context(
             Server(
                 "rowwise serve",
                 lambda port: [
-                    *rowwise_command(port, store=directory / "store", models=MODELS),
+                    *rowwise_command(port, store=directory / "store", models=chosen),
                     *("--import-package", "loadtests", "--http-workers", str(http_workers)),
                 ],
                 timeout_s=900.0,
                 on_wait=progress.refresh,
             )
         )
-        soak = Soak(server.url, directory)
+        soak = Soak(server.url, directory, chosen)
         progress.update(task, description="under load")
         soak.start()
         began_s = time.monotonic()

@@ -78,7 +78,7 @@ class HotLaneProtocol(HttpToolsProtocol):
         self._peer: PeerWatch | None = None
         #: Runs while a body is awaited.
         self._body_timer: asyncio.TimerHandle | None = None
-        #: When the last hot reply left, by the loop's clock.
+        #: When the last reply left, by the loop's clock.
         self._replied_s = -_LAST_CALL_S
 
     # What the parser calls.
@@ -248,6 +248,11 @@ class HotLaneProtocol(HttpToolsProtocol):
             self._replied_s = self.loop.time()
             if self._idle_timer is None:
                 self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+
+    def on_response_complete(self) -> None:
+        """Note that a cold request is answered: who sends such ones uses the connection too."""
+        self._replied_s = self.loop.time()
+        super().on_response_complete()
 
     def _write(self, hot: HotRequest, reply: Reply) -> None:
         body = reply.body
