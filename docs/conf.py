@@ -40,6 +40,8 @@ def settings() -> list[tuple[str, str, str]]:
     for node in body:
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name) or node.value is None:
             continue
+        if node.target.id.startswith("_"):
+            continue
         comment: list[str] = []
         for line in reversed(lines[: node.lineno - 1]):
             if not line.strip().startswith("#:"):

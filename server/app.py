@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import sys
 from dataclasses import dataclass
@@ -27,9 +28,10 @@ from server.hosting import Host
 from server.http_listening import listen
 from server.http_server import HttpServer, new_event_loop, uvicorn_config
 from server.leaving import end_at_latest
-from server.logs import log_to_stderr
+from server.logs import change_level, log_to_stderr
 from server.memory import bound_arenas
 from server.metrics import Metrics
+from server.reloading import Reloading
 from server.serving_versions import Announce, nobody_to_tell
 from server.settings import Settings
 from server.store import Store
@@ -85,7 +87,12 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
         service.begin_drain()
         end_at_latest(server.left_s + _LEAVE_S)
 
+    def change(changed: Settings) -> None:
+        server.grace_s = changed.grace_s
+        service.change(changed)
+
     server.stop_on_signals(begin_drain)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, Reloading(settings, change).reload)
     address, port = listener.getsockname()[:2]
     _log.info("Rowwise answers on http://%s:%d (store: %s)", address, port, settings.store)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -102,6 +109,7 @@ class Service:
     """The parts that answer, wired. Everything is called on the event loop."""
 
     host: Host
+    builder: Builder
     catalog: Catalog
     front: Front
     tracing: Tracing | None
@@ -123,15 +131,10 @@ class Service:
             ),
         )
         host.start()
+        builder = Builder(limits=_build_limits(settings))
         catalog = Catalog(
             store=store,
-            builder=Builder(
-                limits=BuildLimits(
-                    build_timeout_s=settings.build_timeout_s,
-                    build_memory_bytes=settings.build_memory_bytes,
-                    concurrent_builds=settings.concurrent_builds,
-                )
-            ),
+            builder=builder,
             host=host,
             options=options,
             on_build=lambda _model, result: metrics.build_ended(result),
@@ -144,7 +147,7 @@ class Service:
 
         metrics.before_scrape(count_waiting)
         tracing = start_tracing(settings)
-        return cls(host, catalog, create_app(catalog, settings, metrics, batches, tracing), tracing)
+        return cls(host, builder, catalog, create_app(catalog, settings, metrics, batches, tracing), tracing)
 
     async def start(self) -> None:
         """Begin to load what is to serve."""
@@ -152,6 +155,15 @@ class Service:
         # who asks whether the server lives has had an answer.
         await self.front.prepare()
         await self.catalog.start()
+
+    def change(self, settings: Settings) -> None:
+        """Go by these settings from now on, as far as they can change while the server runs."""
+        change_level(settings.log_level)
+        self.front.change(settings)
+        self.builder.change(_build_limits(settings))
+        self.catalog.change_defaults(
+            queue_rows=settings.queue_rows, default_timeout_s=settings.default_timeout_ms / 1_000
+        )
 
     def begin_drain(self) -> None:
         """Say not ready, and admit nothing more; what was admitted is answered."""
@@ -177,6 +189,14 @@ def _queue_limits(settings: Settings) -> QueueLimits:
         max_rows=settings.queue_rows,
         max_bytes=settings.queue_bytes,
         max_bytes_in_all=settings.server_queue_bytes,
+    )
+
+
+def _build_limits(settings: Settings) -> BuildLimits:
+    return BuildLimits(
+        build_timeout_s=settings.build_timeout_s,
+        build_memory_bytes=settings.build_memory_bytes,
+        concurrent_builds=settings.concurrent_builds,
     )
 
 

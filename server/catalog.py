@@ -254,6 +254,10 @@ class Catalog:
                 if life.task is None or life.task.done():
                     life.settled.set()
 
+    def change_defaults(self, *, queue_rows: int, default_timeout_s: float) -> None:
+        """Go by other bounds for versions whose specification has none of its own. Errors: StoreDamaged."""
+        self._switching.change_defaults(queue_rows=queue_rows, default_timeout_s=default_timeout_s)
+
     def begin_drain(self) -> None:
         """Say not ready, admit nothing more, and stop builds. What was admitted is answered."""
         if self._is_draining:

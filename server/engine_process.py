@@ -101,7 +101,9 @@ async def _serve(orders: Orders, store: Store) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    loop.add_signal_handler(signal.SIGHUP, _log.info, "SIGHUP: no setting can be changed while the server runs")
+    loop.add_signal_handler(
+        signal.SIGHUP, _log.info, "SIGHUP: settings of a server of several processes change with a restart"
+    )
     end.start()
     serving = asyncio.create_task(server.serve())
     await service.start()

@@ -82,4 +82,4 @@ async def _serve(orders: Orders) -> int:
 
 
 def _nothing_to_read() -> None:
-    _log.debug("SIGHUP: no setting can be changed while the server runs")
+    _log.debug("SIGHUP: settings of a server of several processes change with a restart")

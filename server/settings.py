@@ -1,18 +1,41 @@
 """Every setting of the server, in one value that is built at the composition root.
 
-A setting comes from the command line, else from the environment (``ROWWISE_`` and its name in capitals), else
-from its default here. Nobody else reads the environment.
+A setting comes from the command line, else from the environment (``ROWWISE_`` and its name in capitals), else from the
+file that ``config`` names, else from its default here. Nobody else reads the environment. The file is TOML with the
+names of this class as its keys.
 """
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict
 
-__all__ = ["Settings"]
+__all__ = ["CHANGEABLE", "Settings"]
+
+#: What SIGHUP changes in a server that runs. The others are part of how it was put together.
+CHANGEABLE = frozenset(
+    {
+        "access_log",
+        "build_memory_bytes",
+        "build_timeout_s",
+        "default_timeout_ms",
+        "grace_s",
+        "log_level",
+        "max_archive_bytes",
+        "max_body_bytes",
+        "max_instances",
+        "max_receiving_bytes",
+        "queue_rows",
+        "token",
+    }
+)
+
+_LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 _MIB = 2**20
 
@@ -22,6 +45,11 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="ROWWISE_", env_ignore_empty=True, frozen=True, extra="forbid")
 
+    #: The flags of the command line, which outrank what is read again.
+    _given: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    #: TOML file of settings, read at start and again on SIGHUP. Environment and command line outrank it.
+    config: Path | None = None
     #: Address to listen on. Loopback by default: other machines can't reach it until you say so.
     host: str = "127.0.0.1"
     #: HTTP port; 0 takes a free one and prints it.
@@ -86,7 +114,47 @@ class Settings(BaseSettings):
     #: Share of the requests without a traceparent that are traced, from 0 to 1.
     trace_share: Annotated[float, Field(ge=0, le=1)] = 1.0
 
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Settings:
+        """Read file and environment under the flags that were given.
+
+        Errors: ValidationError; ValueError that names the file, if it can't be read or is no TOML.
+        """
+        environment = EnvSettingsSource(cls)()
+        path = given.get("config", environment.get("config"))
+        settings = cls(**{**({} if path is None else _file(Path(path))), **environment, **given})
+        settings._given = dict(given)
+        return settings
+
+    def reread(self) -> Settings:
+        """Read file and environment again, under the same flags. Errors: ValueError, with a sentence for all faults."""
+        try:
+            return self.read(self._given)
+        except ValidationError as error:
+            # Without what was found there: one of them is the token.
+            faults = error.errors(include_url=False, include_input=False, include_context=False)
+            told = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults]
+            raise ValueError("; ".join(told)) from None
+
+    @field_validator("log_level")
+    @classmethod
+    def _known_level(cls, value: str) -> str:
+        if value.lower() not in _LOG_LEVELS:
+            raise ValueError(f"expected one of {', '.join(_LOG_LEVELS)}")
+        return value.lower()
+
     @field_validator("models", "import_packages", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         return tuple(part for part in value.split(",") if part) if isinstance(value, str) else value
+
+
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"the settings in {str(path)!r} can't be read: {reason}") from None
+    if "config" in values:
+        raise ValueError(f"the settings in {str(path)!r} name another file: 'config' belongs in the command line")
+    return values

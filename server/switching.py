@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from server.background import Background
 from server.errors import RowwiseError
 from server.hosting import Host, Hosted
+from server.serving import ServedModel
 from server.serving_versions import Announce
 from server.spec import ModelSpec
 from server.store import State, Store, StoreDamaged
@@ -114,6 +115,21 @@ class Switching:
             else spec.default_timeout_ms / 1_000,
             batch_limit=self._batch_limit,
         )
+
+    def change_defaults(self, *, queue_rows: int, default_timeout_s: float) -> None:
+        """Go by other bounds for versions whose specification has none of its own, those that serve too."""
+        self._queue_rows = queue_rows
+        self._default_timeout_s = default_timeout_s
+        for name, hosted in self._serving.items():
+            spec = self._spec(name, hosted.model.version)
+            if not spec.queue:
+                for group in hosted.groups:
+                    if group.quota is not None:
+                        group.quota.max_rows = queue_rows
+            if spec.default_timeout_ms is None:
+                for entry in (hosted.model, *(derivative.model for derivative in hosted.model.derivatives)):
+                    if isinstance(entry, ServedModel):
+                        entry.default_timeout_s = default_timeout_s
 
     async def withdraw(self, name: str) -> None:
         """Let no version serve; return when what was admitted is answered. Called under the model's lock."""

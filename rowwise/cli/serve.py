@@ -26,6 +26,15 @@ def _option(flag: str, help_text: str, *, panel: str, metavar: str | None = None
 
 def serve(
     *,
+    config: Annotated[
+        Path | None,
+        _option(
+            "--config",
+            "TOML file of settings; options and environment outrank it. Read again on SIGHUP.",
+            panel=_NETWORK,
+            metavar="FILE",
+        ),
+    ] = None,
     host: Annotated[
         str | None,
         _option("--host", "Address to listen on (127.0.0.1: this machine only).", panel=_NETWORK, metavar="ADDRESS"),
@@ -214,9 +223,11 @@ def settings_from(options: dict[str, Any]) -> Settings:
         if value is not None and value != []
     }
     try:
-        return Settings(**given)
+        return Settings.read(given)
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "settings"
         hint = f"--{name.replace('_', '-')} / ROWWISE_{name.upper()}"
         raise typer.BadParameter(f"{first['msg']}, got {first['input']!r}", param_hint=hint) from error
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--config / ROWWISE_CONFIG") from error

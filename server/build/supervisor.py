@@ -77,6 +77,10 @@ class Builder:
         self._environment = builder_environment(os.environ) if environment is None else dict(environment)
         self._turns = asyncio.Semaphore(self._limits.concurrent_builds)
 
+    def change(self, limits: BuildLimits) -> None:
+        """Build under other limits from now on; how many build at once stays as it is."""
+        self._limits = limits
+
     async def build(self, request: BuildRequest, on_progress: Callable[[Progress], None]) -> None:
         """Build one version; return when its artifact is complete in ``request.output_dir``.
 

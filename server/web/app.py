@@ -37,9 +37,10 @@ def create_app(
     def make() -> App:
         from server.web.application import create_application
 
-        return create_application(catalog, settings, metrics, gate, health, batches)
+        return create_application(catalog, lambda: front.settings, metrics, gate, health, batches)
 
-    return Front(_Later(make), predictor, health, settings, metrics, gate)
+    front = Front(_Later(make), predictor, health, settings, metrics, gate)
+    return front
 
 
 class _Later:

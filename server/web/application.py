@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -27,20 +27,20 @@ __all__ = ["create_application"]
 
 def create_application(
     catalog: Catalog,
-    settings: Settings,
+    settings: Callable[[], Settings],
     metrics: Metrics,
     gate: Gate,
     health: Health,
     batches: Batches | None = None,
 ) -> FastAPI:
-    """Return the application. Nothing that is hot passes through it."""
+    """Return the application. Nothing that is hot passes through it. ``settings`` gives those in force."""
     # No interactive documentation: its pages load scripts from other hosts. /openapi.json is there.
     app = FastAPI(title="Rowwise", docs_url=None, redoc_url=None, redirect_slashes=False)
     app.include_router(health_router(health, metrics))
     app.include_router(management_router(catalog, settings, metrics, gate))
     if batches is not None:
         app.include_router(debug_router(batches, gate))
-    app.include_router(model_status_router(catalog, gate if settings.protect_predict else None))
+    app.include_router(model_status_router(catalog, gate if settings().protect_predict else None))
 
     @app.exception_handler(RowwiseError)
     async def refused(_: Request, error: RowwiseError) -> Response:

@@ -22,6 +22,10 @@ class Gate:
     """
 
     def __init__(self, token: str | None) -> None:
+        self.change(token)
+
+    def change(self, token: str | None) -> None:
+        """Go by another token from now on."""
         self._token = token.encode() if token else None
 
     def check(self, headers: Iterable[tuple[bytes, bytes]], client: tuple[str, int] | None) -> None:

@@ -18,16 +18,17 @@ Send = Callable[[Message], Awaitable[None]]
 class BodyBudget:
     """Bytes of bodies that are not complete: what callers who send slowly make the server hold."""
 
-    __slots__ = ("_max_bytes", "_n_bytes")
+    __slots__ = ("_n_bytes", "max_bytes")
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+        #: Most bytes that are held.
+        self.max_bytes = max_bytes
         self._n_bytes = 0
 
     def take(self, n_bytes: int) -> None:
         """Hold more bytes. Errors: BodiesWaiting, if that is too many; they are not held then."""
-        if self._n_bytes + n_bytes > self._max_bytes:
-            raise BodiesWaiting(limit_bytes=self._max_bytes)
+        if self._n_bytes + n_bytes > self.max_bytes:
+            raise BodiesWaiting(limit_bytes=self.max_bytes)
         self._n_bytes += n_bytes
 
     def give_back(self, n_bytes: int) -> None:

@@ -89,7 +89,10 @@ class Front:
         self._is_here = is_here
         self.predictor = predictor
         self._metrics = metrics
+        self._management_gate = gate
         self._gate = gate if settings.protect_predict else None
+        #: Those in force.
+        self.settings = settings
         self.max_body_bytes = settings.max_body_bytes
         self.body_budget = BodyBudget(settings.max_receiving_bytes)
         #: Seconds in which the body of a request that names no deadline must come.
@@ -102,6 +105,16 @@ class Front:
         self._paths: dict[str, VerbPath | None] = {}
         #: The same by the request line's bytes, for the hot lane.
         self._hot_paths: dict[bytes, VerbPath | None] = {}
+
+    def change(self, settings: Settings) -> None:
+        """Go by these settings from now on, as far as they can change while the server runs."""
+        self.settings = settings
+        self.max_body_bytes = settings.max_body_bytes
+        self.body_budget.max_bytes = settings.max_receiving_bytes
+        self.body_timeout_s = settings.default_timeout_ms / 1e3
+        self.has_access_log = settings.access_log
+        self.predictor.max_instances = settings.max_instances
+        self._management_gate.change(None if settings.token is None else settings.token.get_secret_value())
 
     def begin_drain(self) -> None:
         """Let every answer be the last one of its connection."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -30,7 +31,7 @@ __all__ = ["management_router"]
 _FORM_ALLOWANCE_BYTES = 5 * 2**20
 
 
-def management_router(catalog: Catalog, settings: Settings, metrics: Metrics, gate: Gate) -> APIRouter:
+def management_router(catalog: Catalog, settings: Callable[[], Settings], metrics: Metrics, gate: Gate) -> APIRouter:
     """Return the routes, all of them behind ``gate``."""
 
     async def guard(request: Request) -> None:
@@ -42,7 +43,7 @@ def management_router(catalog: Catalog, settings: Settings, metrics: Metrics, ga
     async def register(model: str, request: Request, wait: bool = False) -> Response:  # noqa: FBT001, FBT002
         if not MODEL_NAME.fullmatch(model):
             raise InvalidName(model)
-        record = await _register(catalog, settings, model, request)
+        record = await _register(catalog, settings(), model, request)
         if wait:
             return _waited(await catalog.wait(model, record.version))
         return JSONResponse({**_brief(record), "status_url": _status_url(request, record)}, status_code=202)

@@ -54,7 +54,7 @@ class Predictor:
         self._tracing = tracing
         self._catalog = catalog
         self._metrics = metrics
-        self._max_instances = max_instances
+        self.max_instances = max_instances
         #: One thread: its memory is that of one body, and the event loop competes with one for the interpreter.
         self._large = ThreadPoolExecutor(1, thread_name_prefix="rowwise-decode")
 
@@ -103,11 +103,11 @@ class Predictor:
             raise DeadlineExceeded(f"the deadline passed {timeout_s:g} s after the request came, before it was read")
         codec = call.codec = codec_for(served.signature)
         if len(rest) > _INLINE_BYTES:
-            decoding = self._large.submit(codec.decode, rest, max_instances=self._max_instances)
+            decoding = self._large.submit(codec.decode, rest, max_instances=self.max_instances)
             again = partial(self._decode, call, path, body, attempt=attempt + 1) if attempt < _MAX_ATTEMPTS else None
             asyncio.wrap_future(decoding).add_done_callback(partial(self._decoded, call, served, again))
         else:
-            self._admit(call, served, codec.decode(rest, max_instances=self._max_instances))
+            self._admit(call, served, codec.decode(rest, max_instances=self.max_instances))
 
     def _decoded(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -17,7 +18,7 @@ from server.web.request_headers import content_length
 __all__ = ["add_shadow_routes", "read_share"]
 
 
-def add_shadow_routes(router: APIRouter, catalog: Catalog, settings: Settings) -> None:
+def add_shadow_routes(router: APIRouter, catalog: Catalog, settings: Callable[[], Settings]) -> None:
     """Add the routes to the management router."""
 
     @router.post("/{model}/versions/{version}:shadow", summary="Let a version run on a share of the live batches")
@@ -25,7 +26,7 @@ def add_shadow_routes(router: APIRouter, catalog: Catalog, settings: Settings) -
         body = await read_body(
             request.receive,
             length_bytes=content_length(request.headers.get("content-length", "").encode() or None),
-            limit_bytes=settings.max_body_bytes,
+            limit_bytes=settings().max_body_bytes,
             setting="max_body_bytes",
         )
         return await catalog.set_shadow(model, version_number(version), read_share(body))

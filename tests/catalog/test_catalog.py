@@ -8,9 +8,11 @@ import json
 import numpy as np
 import pytest
 
-from server.batching import ModelUnloaded
+from server.batching import ModelUnloaded, TooManyRows
+from server.build import ImportSource
 from server.engine import EngineError
 from server.protocol import Rows
+from server.spec import ModelSpec
 from server.store import Conflict, InvalidName, ModelNotFound, ModelNotReady, State, VersionNotFound
 from tests.catalog.world import Server, World
 
@@ -83,6 +85,31 @@ def test_new_version_takes_over_and_the_old_one_can_be_activated_again(server: S
         await world.settle(lambda: world.state(1) is State.UNLOADED)
         assert world.state(2) is State.AVAILABLE
         assert (await world.catalog.wait("model", 1)).state is State.UNLOADED
+
+    server.run(scenario)
+
+
+def test_bounds_that_change_hold_for_what_serves_already(server: Server) -> None:
+    async def scenario(world: World) -> None:
+        await world.register("m:times1")
+        record = await world.catalog.register("own", ModelSpec(queue=7, default_timeout_ms=9), ImportSource("m:times2"))
+        await world.catalog.wait("own", record.version)
+        world.catalog.change_defaults(queue_rows=5, default_timeout_s=2.5)
+        await world.register("m:times3", name="later")
+        bounds = {
+            hosted.model.name: ({group.quota.max_rows for group in hosted.groups if group.quota}, hosted.model)
+            for hosted in world.host._hosted
+        }
+        assert {name: (rows, model.default_timeout_s) for name, (rows, model) in bounds.items()} == {
+            "model": ({5}, 2.5),
+            "own": ({7}, 0.009),
+            "later": ({5}, 2.5),
+        }
+        with pytest.raises(TooManyRows):
+            world.catalog.resolve("model").predict(
+                Rows(6, (np.zeros(6, np.float32),)), timeout_s=None, on_done=lambda answer: None
+            )
+        assert await world.predict(2.0) == 2.0
 
     server.run(scenario)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import tarfile
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -182,9 +184,17 @@ def test_a_port_for_grpc_is_refused_as_long_as_there_is_none(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_sigterm_answers_what_was_accepted(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "store", "--model", "digits=models.digits:predict") as server:
+def test_sighup_changes_settings_and_sigterm_answers_what_was_accepted(tmp_path: Path) -> None:
+    config = tmp_path / "rowwise.toml"
+    config.write_text("max_instances = 1_000\n")
+    options = ("--config", str(config), "--model", "digits=models.digits:predict")
+    with ServerProcess(tmp_path / "store", *options) as server:
         server.wait_ready()
+        config.write_text("max_instances = 2_000\n")
+        server.process.send_signal(signal.SIGHUP)
+        deadline_s = time.monotonic() + 20
+        while "SIGHUP: changed: max_instances" not in server.log and time.monotonic() < deadline_s:
+            time.sleep(0.05)
         body = json.dumps({"instances": [[0.5] * 64] * 2_000}).encode()
         answers: list[int] = []
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import SecretStr
 
 from server.build.source import ArchiveSource, ImportSource
+from server.settings import Settings
 from server.store.errors import StoreUnwritable, unwritable
 from server.store.records import State, VersionRecord
 from tests.web.scripted import LOCAL, REMOTE, ScriptedModel, Service, Wire, pieces
@@ -409,3 +411,16 @@ def test_an_exception_of_ours_is_500_with_the_request_id_only(
         {"error": "internal error: the server's log says more under request id r9"},
     )
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_settings_that_change_hold_for_the_next_request(service: Service) -> None:
+    assert upload(service).status_code == 202
+    service.app.change(Settings(token=SecretStr("secret"), max_archive_bytes=4, max_instances=1))
+    assert upload(service).status_code == 401
+    answer = upload(service, headers={"Authorization": "Bearer secret"})
+    assert (answer.status_code, "max_archive_bytes" in answer.json()["error"]) == (413, True)
+    body = {"instances": [[1, 2, 3]] * 2}
+    assert service.request("POST", "/v1/models/sum:predict", json=body).status_code == 413
+    service.app.change(Settings())
+    assert service.request("POST", "/v1/models/sum:predict", json=body).status_code == 200
+    assert upload(service).status_code == 202
