@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -154,8 +154,7 @@ def _command(
                     done(carry_out(scenario, own, seconds=seconds))
     console.print(_table(outcomes))
     output.mkdir(parents=True, exist_ok=True)
-    lines = [{**outcome.__dict__, "faults": list(outcome.faults)} for outcome in outcomes]
-    (output / "report.json").write_text(json.dumps(lines, indent=1))
+    (output / "report.json").write_text(json.dumps(list(map(asdict, outcomes)), indent=1))
     console.print(f"Written: {output / 'report.json'}")
     raise typer.Exit(1 if any(outcome.faults for outcome in outcomes) else 0)
 

@@ -175,15 +175,17 @@ def _switch(chaos: Chaos) -> str:
         rate = (chaos.ledger.ends[End.RIGHT] - n_before) / (time.monotonic() - began)
     n_switches = 100
     with chaos.callers(pause_s=0.25 * 2 * CALLERS / max(1.0, rate)):
-        time.sleep(2.0)
+        paced_s = time.monotonic()
+        time.sleep(max(2.0, chaos.seconds / 2))
         first_s = time.monotonic()
         for turn in range(n_switches):
             answer = httpx.post(f"{chaos.url}/v1/models/vector/versions/{versions[turn % 2]}:activate", timeout=120)
             assert answer.status_code == 200, answer.text
         last_s = time.monotonic()
-        time.sleep(2.0)
-    quiet = sorted(took for began, took in chaos.ledger.latencies if not first_s <= began <= last_s)
-    during = sorted(took for began, took in chaos.ledger.latencies if first_s <= began <= last_s)
+        time.sleep(max(2.0, chaos.seconds / 2))
+    paced = [(began_s, took_s) for began_s, took_s in chaos.ledger.latencies if began_s >= paced_s]
+    quiet = sorted(took_s for began_s, took_s in paced if not first_s <= began_s <= last_s)
+    during = sorted(took_s for began_s, took_s in paced if first_s <= began_s <= last_s)
     p99 = during[int(0.99 * len(during))] / quiet[int(0.99 * len(quiet))]
     return f"{n_switches} in {last_s - first_s:.0f} s at 80 % of {rate:.0f}/s; p99 {p99:.2f}x"
 

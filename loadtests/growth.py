@@ -121,7 +121,7 @@ def draw(samples: Sequence[Sample], path: Path) -> None:
         axis.axvspan(0, _WARM_UP * minutes[-1], color="#eeeeee")
         axis.plot(minutes, values, color="#0b6e4f", linewidth=1.2)
         axis.set_title(name, fontsize=10, loc="left")
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.1 * max(values, default=0.0) or 1.0)
         axis.spines[["top", "right"]].set_visible(False)
     for axis in axes[-1]:
         axis.set_xlabel("minutes under load")

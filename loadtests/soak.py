@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -155,6 +156,10 @@ def _judge(soak: Soak, samples: list[Sample]) -> tuple[Table, list[str]]:
     return table, faults
 
 
+def _write(path: Path, samples: list[Sample], faults: list[str]) -> None:
+    path.write_text(json.dumps({"faults": faults, "samples": list(map(asdict, samples))}, indent=1))
+
+
 def _command(
     minutes: Annotated[float, typer.Option(min=0.5, help="How long.")] = 30.0,
     every_s: Annotated[float, typer.Option(min=0.1, help="Seconds between two samples.")] = 2.0,
@@ -192,13 +197,12 @@ def _command(
             samples.append(_sample(server, soak, began_s))
             progress.update(task, completed=samples[-1].at_s, description=f"{samples[-1].n_answers:,} answers")
             time.sleep(every_s)
-        soak.stop()
         samples.append(_sample(server, soak, began_s))
+        soak.stop()
     output.mkdir(parents=True, exist_ok=True)
     draw(samples, output / "soak.png")
     table, faults = _judge(soak, samples)
-    report = {"faults": faults, "samples": [sample.__dict__ for sample in samples]}
-    (output / "report.json").write_text(json.dumps(report, indent=1))
+    _write(output / "report.json", samples, faults)
     console.print(table)
     for fault in faults:
         console.print(fault, style="red", markup=False)
