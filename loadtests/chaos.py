@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,11 +23,6 @@ from loadtests.ledger import End, Ledger
 
 __all__ = ["Outcome", "verdict"]
 
-#: Sets a limit that the server inherits, and becomes the server.
-_WITH_LIMIT = (
-    "import os, resource, sys; size = int(sys.argv[1]); "
-    "resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)); os.execv(sys.argv[2], sys.argv[2:])"
-)
 #: Ends that need no fault.
 _ALWAYS = frozenset({End.RIGHT, End.BAD_EXAMPLE})
 _COLUMNS = (End.RIGHT, End.BAD_EXAMPLE, End.LATER, End.BROKEN, End.LEFT, End.UNEXPLAINED)
@@ -78,14 +72,11 @@ def carry_out(scenario: Scenario, server: Server, *, seconds: float) -> Outcome:
     return verdict(scenario, ledger, remark, failure)
 
 
-def _command_of(store: Path, *, max_file_bytes: int | None = None) -> Callable[[int], list[str]]:
-    def command(port: int) -> list[str]:
-        serve = [*rowwise_command(port, store=store), "--http-workers", "2", "--import-package", "loadtests"]
-        if max_file_bytes is None:
-            return serve
-        return [sys.executable, "-c", _WITH_LIMIT, str(max_file_bytes), *serve]
-
-    return command
+def _command_of(store: Path) -> Callable[[int], list[str]]:
+    return lambda port: [
+        *rowwise_command(port, store=store),
+        *("--http-workers", "2", "--import-package", "loadtests"),
+    ]
 
 
 @contextmanager
@@ -149,7 +140,7 @@ def _command(
                 progress.update(task, description=scenario.name)
                 copy = Path(name) / f"store-{len(outcomes)}"
                 shutil.copytree(store, copy)
-                command = _command_of(copy, max_file_bytes=scenario.max_file_bytes)
+                command = _command_of(copy)
                 with Server("rowwise serve", command, timeout_s=240.0) as own:
                     done(carry_out(scenario, own, seconds=seconds))
     console.print(_table(outcomes))

@@ -39,14 +39,13 @@ class Scenario:
 
     ``run`` does it while the account is kept, and returns what it saw; AssertionError and TimeoutError are failures.
     ``may`` are the ends that requests may have besides being right, or refused for their own bad example.
-    ``has_own_server``: one that may be gone at the end. ``max_file_bytes``: it can write no larger file.
+    ``has_own_server``: one that may be gone at the end.
     """
 
     name: str
     run: Callable[[Chaos], str]
     may: frozenset[End] = frozenset()
     has_own_server: bool = False
-    max_file_bytes: int | None = None
 
 
 class Chaos:
@@ -205,20 +204,6 @@ def _register_again(chaos: Chaos) -> str:
     return "registered twice and deleted beside the load"
 
 
-def _full_disk(chaos: Chaos) -> str:
-    with chaos.callers(pause_s=0.01):
-        chaos.until_answered(20)
-        answer = httpx.put(
-            f"{chaos.url}/v1/models/large?wait=true",
-            json={"import_path": "loadtests.small_models:tripled", **BUILD["tripled"]},
-            timeout=_READY_S,
-        )
-        chaos.until_answered(50)
-    assert answer.status_code >= 400, f"it was registered all the same: {answer.text[:200]}"
-    assert "error" in answer.json()
-    return f"{answer.status_code}: {answer.json()['error'][:70]}"
-
-
 def _sigterm(chaos: Chaos) -> str:
     with chaos.callers():
         chaos.until_answered(50)
@@ -241,6 +226,5 @@ SCENARIOS = (
     Scenario(name="slow callers", run=_slow),
     Scenario(name="100 version switches", run=_switch),
     Scenario(name="registered again", run=_register_again),
-    Scenario(name="disk full", run=_full_disk, has_own_server=True, max_file_bytes=16_384),
     Scenario(name="SIGTERM", run=_sigterm, may=frozenset({End.LATER, End.BROKEN}), has_own_server=True),
 )
