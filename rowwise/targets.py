@@ -15,7 +15,6 @@ from typing import Any
 from rowwise.declaration import declared_inputs, declared_spec
 from rowwise.errors import CannotLoad
 from rowwise.input_specs import merged
-from server.annotations import annotated_inputs
 
 __all__ = ["Target", "find_saved_model", "load_target", "resolve"]
 
@@ -39,7 +38,7 @@ def resolve(value: Any) -> Target:
     if isinstance(value, (str, Path)):
         return Target(value=find_saved_model(Path(value)))
     spec = declared_spec(value)
-    return _declared(value, declared_inputs(value) or annotated_inputs(value) or None, spec)
+    return _declared(value, declared_inputs(value) or _annotated(value), spec)
 
 
 def load_target(text: str) -> Target:
@@ -92,7 +91,15 @@ def _from_module(module: ModuleType, attribute: str) -> Target:
     make_examples = getattr(module, "examples", None)
     if callable(make_examples):
         spec.setdefault("examples", _first_examples(make_examples, module.__name__))
-    return _declared(value, annotated_inputs(value) or getattr(module, "INPUTS", None), spec)
+    return _declared(value, _annotated(value) or getattr(module, "INPUTS", None), spec)
+
+
+def _annotated(value: Any) -> Mapping[str, Any] | None:
+    """Return the inputs that a function's annotations declare, or None."""
+    # Late: who only predicts loads nothing of the server.
+    from server.annotations import annotated_inputs
+
+    return annotated_inputs(value) or None
 
 
 def _first_examples(make_examples: Callable[[], Iterable[Any]], module_name: str) -> list[Any]:
