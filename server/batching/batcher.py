@@ -173,8 +173,8 @@ class Batcher:
         group, took_s = batch.group, now_s - batch.dispatched_s
         group.n_running -= 1
         group.share.used_s += took_s - batch.predicted_s
-        if error is None and group.drift is not None:
-            group.drift.ran(batch.bucket, took_s)
+        if error is None and group.drift is not None and not math.isnan(batch.executed_s):
+            group.drift.ran(batch.bucket, batch.executed_s)
         self._pace.ran(
             predicted_s=batch.predicted_s,
             dispatched_s=batch.dispatched_s,

@@ -22,7 +22,7 @@ _STEP_ONE = 0.005
 #: What is left of a bucket's own factor after a batch of another bucket.
 _KEPT = 0.999
 #: Costs stay within this factor of those that were measured when the model was built.
-_MOST = math.log(8.0)
+_MOST = math.log(2.0)
 _TELL_FROM = math.log(1.1)
 
 

@@ -117,6 +117,7 @@ class Batch:
         "bucket",
         "dispatched_s",
         "due_s",
+        "executed_s",
         "finished_s",
         "group",
         "id",
@@ -162,6 +163,8 @@ class Batch:
         self.due_s = due_s
         #: NaN while it runs.
         self.finished_s = math.nan
+        #: Seconds of its execution alone, without handing it over and back; NaN: the executor can't tell.
+        self.executed_s = math.nan
 
     @property
     def n_padding(self) -> int:

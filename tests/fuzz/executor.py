@@ -72,4 +72,5 @@ class VirtualExecutor:
     def _finish(self, batch: Batch, fault: BaseException | None) -> None:
         assert self.batcher is not None
         self.n_running -= 1
+        batch.executed_s = self._time.now_s - batch.dispatched_s
         self.batcher.finished(batch, *self._runner.executes(batch, fault))
