@@ -21,7 +21,7 @@ _STEP_ALL = 0.005
 _STEP_ONE = 0.005
 #: What is left of a bucket's own factor after a batch of another bucket.
 _KEPT = 0.999
-#: Costs stay within this factor of those that were measured when the model was built.
+#: Each of the two factors stays within this one of what was measured when the model was built: four times at most.
 _MOST = math.log(2.0)
 _TELL_FROM = math.log(1.1)
 
