@@ -1,13 +1,15 @@
 """Timing contenders in turn, so that a slow moment of the machine hits all of them.
 
 Absolute times mean little on a machine that does other things as well. Ratios are taken within a round, between
-timings that lie milliseconds apart, and the median of the rounds counts. What is timed is the processor's time of the
+timings that lie milliseconds apart, and the median of the rounds counts. Each round goes through them in another order,
+as who comes after whom decides what is in the caches. What is timed is the processor's time of the
 contender's process: all contenders here are bound to one thread, so that on an idle machine it is the time on the
 clock, and on a busy one it leaves out the time that others had the core for.
 """
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -39,14 +41,15 @@ def timed_in_rounds(
     timers: Mapping[str, Timer], *, budget_s: float, min_rounds: int = 7, max_rounds: int = 201
 ) -> dict[str, list[float]]:
     """Time all contenders in turn until the budget is spent. Units: seconds for each call, one entry a round."""
+    order = random.Random(0)
     n_calls = {name: max(1, min(_MAX_CALLS, int(_TIMING_S / max(timer(1), 1e-9)))) for name, timer in timers.items()}
     times: dict[str, list[float]] = {name: [] for name in timers}
     end_s = time.perf_counter() + budget_s
     for n_rounds in range(max_rounds):
         if n_rounds >= min_rounds and time.perf_counter() > end_s:
             break
-        for name, timer in timers.items():
-            times[name].append(timer(n_calls[name]))
+        for name in order.sample(list(timers), len(timers)):
+            times[name].append(timers[name](n_calls[name]))
     return times
 
 

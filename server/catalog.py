@@ -27,9 +27,9 @@ from server.serving import ServedModel
 from server.serving_versions import Announce, ServingVersion, labels_leading_to, nobody_to_tell
 from server.shadows import Shadows
 from server.spec import ModelSpec
-from server.store import Conflict, ModelNotReady, State, Store, VersionRecord
+from server.store import Conflict, ModelNotReady, State, Store, VersionNotLoaded, VersionRecord
 from server.switching import Switching
-from server.version_life import Life, as_lived, why_not
+from server.version_life import Life, as_lived, is_unloaded, why_not
 
 __all__ = ["Catalog"]
 
@@ -91,7 +91,8 @@ class Catalog:
     def resolve(self, name: str, version: int | None = None) -> ServedModel:
         """Return the handle for predictions.
 
-        Errors: ModelNotFound; VersionNotFound; ModelNotReady if it exists and does not serve; Draining.
+        Errors: ModelNotFound; VersionNotFound; ModelNotReady if it exists and does not serve, VersionNotLoaded if
+            that stays so; Draining.
         """
         hosted = self._switching.serving(name)
         if hosted is not None and (version is None or version == hosted.model.version):
@@ -99,7 +100,8 @@ class Catalog:
                 raise Draining
             return hosted.model
         record = self.version(name, version) if version is not None else self._representative(name)
-        raise ModelNotReady(name, version, why_not(record))
+        is_at_rest = is_unloaded(record) and name not in self._missing
+        raise (VersionNotLoaded if is_at_rest else ModelNotReady)(name, version, why_not(record))
 
     def serving(self) -> list[ServingVersion]:
         """Return every version that serves."""

@@ -1,7 +1,8 @@
 """uvicorn as every process of the server runs it: our loop, our signals, our way of leaving.
 
-How a process leaves. From the signal on, what asks for a prediction is refused with 503 by whoever answers, and every
-answer is the last one of its connection. The door stays open for that, as a caller who finds it closed learns nothing:
+How a process leaves. What had reached this machine before the signal is answered. What asks for a prediction later is
+refused with 503 by whoever answers, and every answer is the last one of its connection. The door stays open for that,
+as a caller who finds it closed learns nothing:
 
 1. Connections that wait for an answer get it, and are closed.
 2. Whoever waits in the kernel's queue is let in, in the same moment the door is closed.
@@ -93,17 +94,20 @@ class HttpServer(uvicorn.Server):
     def stop_on_signals(self, on_stop: Callable[[], None]) -> None:
         """Stop gently at the first SIGTERM or SIGINT, at once at the second. ``on_stop`` is called at the first."""
 
-        def stop() -> None:
-            if self.should_exit:
+        def signalled() -> None:
+            if self._stopping_s is not None:
                 self.force_exit = True
-            else:
-                self._stopping_s = loop.time()
+                return
+            self._stopping_s = loop.time()
+            _after_reading(loop, stop)
+
+        def stop() -> None:
             self.should_exit = True
             on_stop()
 
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop)
+            loop.add_signal_handler(number, signalled)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -147,6 +151,12 @@ class HttpServer(uvicorn.Server):
         return self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
+
+
+def _after_reading(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    """Call back once the loop has looked at every connection: what lies there now has been read, or begun to be."""
+    # What is called soon is called after the next look, whether the present one is over or not: so the second time.
+    loop.call_soon(loop.call_soon, callback)
 
 
 def _waiting_at(listener: socket.socket) -> list[socket.socket]:

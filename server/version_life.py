@@ -9,7 +9,7 @@ from typing import Any
 
 from server.store import State, VersionRecord
 
-__all__ = ["Life", "as_lived", "why_not"]
+__all__ = ["Life", "as_lived", "is_unloaded", "why_not"]
 
 
 @dataclass(slots=True)
@@ -42,6 +42,11 @@ def as_lived(record: VersionRecord, life: Life | None) -> VersionRecord:
         progress=life.progress,
         invariant=life.invariant if life.state is State.AVAILABLE else None,
     )
+
+
+def is_unloaded(record: VersionRecord) -> bool:
+    """Return True for a version that serves no more, or has not yet, without anybody being about to change it."""
+    return record.state in {State.UNLOADING, State.UNLOADED, State.BUILT} and not record.awaits_switch
 
 
 def why_not(record: VersionRecord) -> str:

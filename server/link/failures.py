@@ -20,6 +20,7 @@ KINDS: dict[str, type[RowwiseError]] = {
         *(getattr(batching, name) for name in batching.__all__),
         *(getattr(engine, name) for name in engine.__all__),
         store.ModelNotReady,
+        store.VersionNotLoaded,
         store.StoreError,
     )
 }

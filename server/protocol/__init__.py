@@ -12,15 +12,21 @@ from server.protocol.errors import (
     WrongKeys,
     WrongShape,
 )
-from server.protocol.rows import Array, Column, PredictRequest, Rows
+from server.protocol.rows import JSON, Array, Column, Encoded, Headers, PredictRequest, Rows
 from server.protocol.tfs_buffer import SHARED_PARSER_MAX_BYTES
-from server.protocol.tfs_json import PredictCodec, codec_for, decode_predict, encode_predict
+from server.protocol.tfs_json import TFS_JSON, PredictCodec, codec_for, decode_predict, encode_predict
+from server.protocol.wire import Asked, WireFormat, WireRequest
 
 __all__ = [
+    "JSON",
     "SHARED_PARSER_MAX_BYTES",
+    "TFS_JSON",
     "Array",
+    "Asked",
     "Column",
     "EmptyRequest",
+    "Encoded",
+    "Headers",
     "MalformedRequest",
     "PredictCodec",
     "PredictRequest",
@@ -28,6 +34,8 @@ __all__ = [
     "Rows",
     "TooManyInstances",
     "UnknownSignature",
+    "WireFormat",
+    "WireRequest",
     "WrongDtype",
     "WrongKeys",
     "WrongShape",

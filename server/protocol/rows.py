@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Column", "PredictRequest", "Rows"]
+__all__ = ["JSON", "Array", "Column", "Encoded", "Headers", "PredictRequest", "Rows"]
+
+#: Lower-case names and values.
+Headers = tuple[tuple[bytes, bytes], ...]
+#: A body, and the headers that say what it is, without its length.
+Encoded = tuple[bytes, Headers]
+
+JSON = (b"content-type", b"application/json")
+_JSON: Headers = (JSON,)
 
 #: Any array: its dtype is the signature's, so the type checker can't know it.
 Array = npt.NDArray[Any]
@@ -45,10 +54,27 @@ def _column_bytes(column: Column) -> int:
     return column.nbytes
 
 
+class Encoder(Protocol):
+    """Who writes answers of TensorFlow Serving's REST form."""
+
+    def encode(self, outputs: Sequence[Column], *, row_form: bool) -> bytes:
+        """Write ``predictions`` (row form) or ``outputs``."""
+
+
 @dataclass(slots=True, eq=False)
 class PredictRequest:
-    """A decoded prediction request. ``row_form`` is True where the caller sent ``instances``: answer likewise."""
+    """A prediction request in TensorFlow Serving's REST form.
+
+    ``row_form`` is True where the caller sent ``instances``: it is answered likewise, by ``codec``.
+    """
 
     rows: Rows
     row_form: bool
     signature_name: str | None = None
+    codec: Encoder | None = None
+    timeout_s: float | None = None
+
+    def encode(self, outputs: Sequence[Column]) -> Encoded:
+        """Write the answer; ``outputs`` are in the signature's order."""
+        assert self.codec is not None, "a codec read it"
+        return self.codec.encode(outputs, row_form=self.row_form), _JSON

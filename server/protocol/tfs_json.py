@@ -20,9 +20,10 @@ from server.protocol.tfs_buffer import BufferReader
 from server.protocol.tfs_encode import encode_predict
 from server.protocol.tfs_exact import ExactReader
 from server.protocol.tfs_typed import TypedReader
+from server.protocol.wire import Asked
 from server.signature import ModelSignature
 
-__all__ = ["PredictCodec", "codec_for", "decode_predict", "encode_predict"]
+__all__ = ["TFS_JSON", "PredictCodec", "codec_for", "decode_predict", "encode_predict"]
 
 #: Names by which a request may ask for the only signature that a model has.
 _SIGNATURE_NAMES = frozenset({None, "", "serving_default"})
@@ -63,6 +64,7 @@ class PredictCodec:
             request = self._exact.decode(body, max_instances=max_instances)
         if request.signature_name not in _SIGNATURE_NAMES:
             raise UnknownSignature(str(request.signature_name))
+        request.codec = self
         return request
 
     def _filled(self, rows: Rows) -> tuple[Column, ...]:
@@ -83,6 +85,18 @@ def codec_for(signature: ModelSignature) -> PredictCodec:
             del _CODECS[next(iter(_CODECS))]
         codec = _CODECS[id(signature)] = PredictCodec(signature)
     return codec
+
+
+class TfsJson:
+    """The wire format: each signature's codec."""
+
+    @staticmethod
+    def decode(body: bytes, asked: Asked, *, max_instances: int) -> PredictRequest:
+        """Read the body of a prediction. Errors: every ProtocolError."""
+        return codec_for(asked.signature).decode(body, max_instances=max_instances)
+
+
+TFS_JSON = TfsJson()
 
 
 def decode_predict(body: bytes, signature: ModelSignature, *, max_instances: int) -> PredictRequest:

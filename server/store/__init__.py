@@ -15,6 +15,7 @@ from server.store.errors import (
     StoreLocked,
     StoreUnwritable,
     VersionNotFound,
+    VersionNotLoaded,
 )
 from server.store.records import State, VersionRecord
 from server.store.store import Store
@@ -36,6 +37,7 @@ __all__ = [
     "StoreLocked",
     "StoreUnwritable",
     "VersionNotFound",
+    "VersionNotLoaded",
     "VersionRecord",
     "stored_artifact",
 ]

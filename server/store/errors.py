@@ -8,6 +8,7 @@
         ├── ModelNotFound     no version of that model
         ├── VersionNotFound   the model exists, that version doesn't
         ├── ModelNotReady     it exists and can't be asked yet (building, loading) or any more (failed)
+        │   └── VersionNotLoaded   ... and nothing is under way that would change it
         ├── Conflict          the version's state forbids it
         ├── NotAStore         the directory holds something else
         ├── StoreLocked       another process has the store open
@@ -35,6 +36,7 @@ __all__ = [
     "StoreLocked",
     "StoreUnwritable",
     "VersionNotFound",
+    "VersionNotLoaded",
     "unwritable",
 ]
 
@@ -83,6 +85,10 @@ class ModelNotReady(StoreError):
         self.model = model
         self.version = version
         self.reason = reason
+
+
+class VersionNotLoaded(ModelNotReady):
+    """The version is built and not loaded, and stays so until somebody activates it: asking again does not help."""
 
 
 class Conflict(StoreError):

@@ -16,13 +16,13 @@ from functools import partial
 
 from server.batching import DeadlineExceeded, ModelUnloaded
 from server.errors import RowwiseError
-from server.protocol import SHARED_PARSER_MAX_BYTES, PredictCodec, PredictRequest, codec_for
+from server.protocol import SHARED_PARSER_MAX_BYTES, TFS_JSON, WireFormat, WireRequest
 from server.request_counts import VersionRequests
 from server.web.derivatives import VERBS, choose_derivative, read_query
 from server.web.errors import LabelNotFound, NotOffered, PathNotFound
 from server.web.interfaces import Answer, EntryPoint, RequestMetrics, ServedModel, ServingCatalog, Ticket
 from server.web.paths import VerbPath, version_number
-from server.web.status import CLIENT_GONE, JSON, Reply, error_reply, internal_error_reply
+from server.web.status import CLIENT_GONE, Reply, error_reply, internal_error_reply
 from server.web.tracing import RequestTrace, Tracing
 
 __all__ = ["PredictCall", "Predictor"]
@@ -70,17 +70,20 @@ class Predictor:
         traceparent: bytes | None = None,
         received_s: float,
         caller: str | None,
+        wire: WireFormat = TFS_JSON,
     ) -> PredictCall:
         """Decode and admit a request. ``on_reply`` is called exactly once, here or later, unless it is abandoned.
 
         Units: ``timeout_s`` in seconds, counted from ``received_s``, when the request's headers were there, by the
-            system's monotonic clock; None takes the model's own. ``caller`` tells whose bad rows are whose.
+            system's monotonic clock; None takes the model's own. ``caller`` tells whose bad rows are whose, ``wire``
+            how the body is read and the answer written.
         """
         call = PredictCall(request_id, on_reply, explain=explain)
         if self._tracing is not None:
             call.trace = self._tracing.begin(traceparent, path, request_id)
         call.deadline = (received_s, timeout_s)
         call.caller = caller
+        call.wire = wire
         try:
             self._decode(call, path, body)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets one answer
@@ -101,20 +104,20 @@ class Predictor:
         if timeout_s is not None and time.monotonic() - received_s >= timeout_s:
             # Not worth decoding. On a loop that is behind, this is what keeps it from falling further.
             raise DeadlineExceeded(f"the deadline passed {timeout_s:g} s after the request came, before it was read")
-        codec = call.codec = codec_for(served.signature)
+        decode = call.wire.decode
         if len(rest) > _INLINE_BYTES:
-            decoding = self._large.submit(codec.decode, rest, max_instances=self.max_instances)
+            decoding = self._large.submit(decode, rest, served, max_instances=self.max_instances)
             again = partial(self._decode, call, path, body, attempt=attempt + 1) if attempt < _MAX_ATTEMPTS else None
             asyncio.wrap_future(decoding).add_done_callback(partial(self._decoded, call, served, again))
         else:
-            self._admit(call, served, codec.decode(rest, max_instances=self.max_instances))
+            self._admit(call, served, decode(rest, served, max_instances=self.max_instances))
 
     def _decoded(
         self,
         call: PredictCall,
         served: EntryPoint,
         again: Callable[[], None] | None,
-        decoding: asyncio.Future[PredictRequest],
+        decoding: asyncio.Future[WireRequest],
     ) -> None:
         """Go on with a body that was decoded elsewhere; with another version if its own has been unloaded meanwhile."""
         if call.has_ended:
@@ -131,9 +134,11 @@ class Predictor:
             self._failed(call, error)
 
     @staticmethod
-    def _admit(call: PredictCall, served: EntryPoint, request: PredictRequest) -> None:
-        call.row_form = request.row_form
+    def _admit(call: PredictCall, served: EntryPoint, request: WireRequest) -> None:
+        call.request = request
         received_s, timeout_s = call.deadline
+        if request.timeout_s is not None:
+            timeout_s = request.timeout_s if timeout_s is None else min(timeout_s, request.timeout_s)
         call.ticket = served.predict(
             request.rows,
             timeout_s=timeout_s,
@@ -193,14 +198,14 @@ class PredictCall:
         "_explain",
         "_on_reply",
         "caller",
-        "codec",
         "deadline",
         "has_ended",
         "metrics",
+        "request",
         "request_id",
-        "row_form",
         "ticket",
         "trace",
+        "wire",
     )
 
     def __init__(self, request_id: str, on_reply: Callable[[Reply], None], *, explain: bool) -> None:
@@ -214,8 +219,9 @@ class PredictCall:
         self.caller: str | None = None
         #: None until a version is known; then every end is counted there.
         self.metrics: VersionRequests | None = None
-        self.codec: PredictCodec | None = None
-        self.row_form = True
+        self.wire: WireFormat = TFS_JSON
+        #: None until its body was read.
+        self.request: WireRequest | None = None
         #: None until admitted.
         self.ticket: Ticket | None = None
         #: None: it is not recorded.
@@ -256,11 +262,12 @@ class PredictCall:
             self.ticket.cancel()
 
     def _success(self, answer: Answer) -> Reply:
-        assert self.codec is not None
-        body = self.codec.encode(answer.outputs, row_form=self.row_form)
+        assert self.request is not None
+        body, headers = self.request.encode(answer.outputs)
         if self.metrics is not None:
             self.metrics.waited(answer.queue_s)
-        headers = (JSON, (b"server-timing", _server_timing(answer))) if self._explain else (JSON,)
+        if self._explain:
+            headers = (*headers, (b"server-timing", _server_timing(answer)))
         return Reply(200, body, headers)
 
 

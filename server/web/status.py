@@ -11,6 +11,7 @@ from server.build import errors as build
 from server.engine import errors as engine
 from server.errors import RowwiseError
 from server.link import errors as link
+from server.protocol import JSON, Headers
 from server.protocol import errors as protocol
 from server.store import errors as store
 from server.web import errors as web
@@ -19,8 +20,6 @@ __all__ = ["JSON", "STATUS", "Reply", "error_body", "error_reply", "internal_err
 
 #: 499 is nginx's code for a caller that closed the connection: seen in logs and metrics only.
 CLIENT_GONE = 499
-
-JSON = (b"content-type", b"application/json")
 
 #: Every class that can reach a caller. A subclass that is missing here takes its base's code; a test wants all named.
 STATUS: dict[type[RowwiseError], int] = {
@@ -59,6 +58,7 @@ STATUS: dict[type[RowwiseError], int] = {
     store.StoreFull: 503,
     store.StoreUnwritable: 503,
     store.VersionNotFound: 404,
+    store.VersionNotLoaded: 404,
     # Registrations. What the builder refuses is the caller's to change; that it died may not be.
     build.BuildError: 400,
     build.ArchiveDamaged: 400,
@@ -108,7 +108,7 @@ class Reply:
 
     status: int
     body: bytes
-    headers: tuple[tuple[bytes, bytes], ...] = (JSON,)
+    headers: Headers = (JSON,)
 
 
 def status_of(error: RowwiseError) -> int:

@@ -13,7 +13,7 @@ from server.build import ImportSource
 from server.engine import EngineError
 from server.protocol import Rows
 from server.spec import ModelSpec
-from server.store import Conflict, InvalidName, ModelNotFound, ModelNotReady, State, VersionNotFound
+from server.store import Conflict, InvalidName, ModelNotFound, ModelNotReady, State, VersionNotFound, VersionNotLoaded
 from tests.catalog.world import Server, World
 
 
@@ -70,7 +70,7 @@ def test_new_version_takes_over_and_the_old_one_can_be_activated_again(server: S
         await world.settle(lambda: world.state(1) is State.UNLOADED)
         with pytest.raises(ModelUnloaded):
             old.predict(Rows(1, (np.zeros(1, np.float32),)), timeout_s=None, on_done=lambda answer: None)
-        with pytest.raises(ModelNotReady, match="activate it"):
+        with pytest.raises(VersionNotLoaded, match="activate it"):
             world.catalog.resolve("model", 1)
 
         record = await world.catalog.activate("model", 1)
