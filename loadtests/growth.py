@@ -38,6 +38,9 @@ class Sample:
     n_fds: float
     n_threads: float
     n_waiting: float
+    #: Executables compiled for requests, and time spent on tracing.
+    n_compiled: float
+    traced_s: float
     n_cycles: int
     n_answers: int
 
@@ -96,7 +99,19 @@ def findings(samples: Sequence[Sample]) -> list[Finding]:
                 allowed=most,
             )
         )
-    return found
+    return [*found, *_counted(warm)]
+
+
+def _counted(warm: Sequence[Sample]) -> list[Finding]:
+    """Return what must not happen at all: these only ever go up, and a median would not see one that did."""
+    counts = {
+        "compiled for requests": [sample.n_compiled for sample in warm],
+        "traced, s": [sample.traced_s for sample in warm],
+    }
+    return [
+        Finding(what=what, first=values[0], last=values[-1], growth=values[-1] - values[0], allowed=0.0)
+        for what, values in counts.items()
+    ]
 
 
 def draw(samples: Sequence[Sample], path: Path) -> None:
@@ -111,11 +126,13 @@ def draw(samples: Sequence[Sample], path: Path) -> None:
         ("open files", [sample.n_fds for sample in samples]),
         ("threads", [sample.n_threads for sample in samples]),
         ("waiting rows", [sample.n_waiting for sample in samples]),
+        ("compiled for requests", [sample.n_compiled for sample in samples]),
+        ("traced, s", [sample.traced_s for sample in samples]),
         ("answers checked", [float(sample.n_answers) for sample in samples]),
         ("cycles of register and delete", [float(sample.n_cycles) for sample in samples]),
     ]
     minutes = [sample.at_s / 60 for sample in samples]
-    figure, axes = pyplot.subplots(3, 2, figsize=(11, 8), sharex=True, layout="constrained")
+    figure, axes = pyplot.subplots(4, 2, figsize=(11, 10), sharex=True, layout="constrained")
     drawn: Any = axes.flat
     for axis, (name, values) in zip(drawn, rows, strict=True):
         axis.axvspan(0, _WARM_UP * minutes[-1], color="#eeeeee")

@@ -114,16 +114,23 @@ class Soak:
 def _sample(server: Server, soak: Soak, began_s: float) -> Sample:
     held = usage(server.pid)
     text = httpx.get(server.url + "/metrics", timeout=60).text
-    waiting = sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("rowwise_queue_rows{"))
     return Sample(
         at_s=time.monotonic() - began_s,
         rss_mb=held.rss_mb,
         n_fds=held.n_fds,
         n_threads=held.n_threads,
-        n_waiting=waiting,
+        n_waiting=_sum(text, "rowwise_queue_rows"),
+        n_compiled=_sum(text, "rowwise_compiled_after_ready"),
+        traced_s=_sum(text, "rowwise_traced_seconds"),
         n_cycles=soak.n_cycles,
         n_answers=soak.n_checked + soak.ledger.ends[End.RIGHT],
     )
+
+
+def _sum(text: str, series: str) -> float:
+    """Return the sum of a series over its labels."""
+    lines = [line for line in text.splitlines() if line.startswith((series + "{", series + " "))]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
 
 def _judge(soak: Soak, samples: list[Sample]) -> tuple[Table, list[str]]:

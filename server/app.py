@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from server.after_ready import AfterReady
 from server.batch_log import BatchLog
 from server.batching import Batch, Item, Observers, QueueLimits
 from server.build import Builder, BuildLimits
@@ -39,7 +40,7 @@ from server.thread_pools import keep_pools_apart
 from server.web import HotLaneProtocol, create_app
 from server.web.front import Front
 from server.web.tracing import Tracing, start_tracing
-from server.xla_cache import keep_executables
+from server.xla_cache import keep_executables, where_kept
 
 __all__ = ["Service", "serve"]
 
@@ -126,6 +127,7 @@ class Service:
             observer=Observers(_BatchMetrics(metrics), batches),
             engines=settings.engines,
             invariant=settings.invariant,
+            after_ready=AfterReady(where_kept()),
             on_compared=lambda shadow, result, n_rows, n_differing: metrics.shadow_ran(
                 shadow.model, shadow.version, result, n_rows, n_differing
             ),
@@ -141,11 +143,13 @@ class Service:
             announce=announce,
         )
 
-        def count_waiting() -> None:
+        def look() -> None:
+            metrics.compiled.set(host.after_ready.n_compiled)
+            metrics.traced_seconds.set(host.after_ready.traced_s())
             for name, version, entry, n_rows in host.waiting_rows():
                 metrics.of_version(name, version, entry).queue_depth(n_rows)
 
-        metrics.before_scrape(count_waiting)
+        metrics.before_scrape(look)
         tracing = start_tracing(settings)
         return cls(host, builder, catalog, create_app(catalog, settings, metrics, batches, tracing), tracing)
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from server.after_ready import AfterReady
 from server.artifact import PREDICT
 from server.batching import Batch, Batcher, CostDrift, CostTable, Group, Observer, QueueLimits, Quota, Share
 from server.derivatives import ServedDerivative
@@ -26,6 +27,9 @@ __all__ = ["GroupKey", "Host", "Hosted"]
 #: What a batch costs beside its graph: planning, staging, dividing the results. The planner would split too finely
 #: without it. Measured by benchmarks/core_overhead.py and a profile of the running server.
 _HAND_OVER_S = 40e-6
+#: A copy for each engine, and what each group's batches cost.
+_Loaded = tuple[tuple[LoadedModel, ...], dict[tuple[str, tuple[int, ...]], CostTable]]
+
 #: A timer that is this much early is left as it is: the loop's own resolution.
 _TIMER_SLACK_S = 0.001
 
@@ -65,9 +69,11 @@ class Host:
         observer: Observer | None = None,
         engines: int | Literal["auto"] = 1,
         invariant: bool = False,
+        after_ready: AfterReady | None = None,
         on_compared: Callable[[Shadow, str, int, int], None] = lambda shadow, result, n_rows, n_differing: None,
     ) -> None:
         self._on_compared = on_compared
+        self.after_ready = AfterReady(None) if after_ready is None else after_ready
         self._limits = limits
         self._engines = engines
         self._invariant = invariant
@@ -124,9 +130,7 @@ class Host:
         batch_limit: int | None,
     ) -> Hosted:
         """Load and warm an artifact and make it ready to answer. Errors: ArtifactRefused; LoadFailed."""
-        copies, costs = await self._loop.run_in_executor(
-            self._loading, partial(_load, artifact, self._engines, batch_limit=batch_limit, invariant=self._invariant)
-        )
+        copies, costs = await self._loop.run_in_executor(self._loading, partial(self._load, artifact, batch_limit))
         self._engine.grow(len(copies))
         loaded = copies[0]
         quota = Quota(queue_rows, self._limits.max_bytes)
@@ -205,6 +209,10 @@ class Host:
         self.shadows.start(shadow)
         return shadow
 
+    def _load(self, artifact: Path, batch_limit: int | None) -> _Loaded:
+        with self.after_ready.loading():
+            return _load(artifact, self._engines, batch_limit=batch_limit, invariant=self._invariant)
+
     def _finished(self, batch: Batch, outputs: object, error: BaseException | None) -> None:
         if not self.shadows.any:
             self.batcher.finished(batch, outputs, error)
@@ -243,9 +251,7 @@ class Host:
             self._timer = self._loop.call_at(max(wakeup_s, self._clock() + _TIMER_SLACK_S), self._expire)
 
 
-def _load(
-    artifact: Path, engines: int | Literal["auto"], *, batch_limit: int | None, invariant: bool
-) -> tuple[tuple[LoadedModel, ...], dict[tuple[str, tuple[int, ...]], CostTable]]:
+def _load(artifact: Path, engines: int | Literal["auto"], *, batch_limit: int | None, invariant: bool) -> _Loaded:
     """Load a copy for each engine. Variables are held by each: engines share nothing that would have to be locked."""
     load_tensorflow()
     copies: list[LoadedModel] = []

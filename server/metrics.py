@@ -96,6 +96,14 @@ class Metrics:
             ("model", "version", "result"),
             registry=registry,
         )
+        self.compiled = Gauge(
+            "rowwise_compiled_after_ready",
+            "Executables compiled while no version was being loaded: 0, or requests waited for compilations.",
+            registry=registry,
+        )
+        self.traced_seconds = Gauge(
+            "rowwise_traced_seconds", "Time spent on tracing functions in the process that serves.", registry=registry
+        )
         self.builds = Counter("rowwise_builds", "Builds that ended, by result.", ("result",), registry=registry)
         self._versions: dict[tuple[str, int, str], VersionMetrics] = {}
         self._refreshers: list[Callable[[], None]] = []

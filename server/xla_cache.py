@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import MutableMapping
+import re
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
-__all__ = ["keep_executables"]
+__all__ = ["keep_executables", "where_kept"]
 
 _log = logging.getLogger(__name__)
 
 _FLAGS = "TF_XLA_FLAGS"
+_DIRECTORY = "tf_xla_persistent_cache_directory"
 #: Past this the oldest files go when the server starts. An executable of a small graph takes 50 to 200 kB.
 MAX_BYTES = 2**30
 
@@ -29,7 +31,7 @@ def keep_executables(directory: Path, environment: MutableMapping[str, str] | No
     """
     environment = os.environ if environment is None else environment
     flags = environment.get(_FLAGS, "")
-    if "tf_xla_persistent_cache_directory" in flags:
+    if _DIRECTORY in flags:
         return
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -45,11 +47,18 @@ def keep_executables(directory: Path, environment: MutableMapping[str, str] | No
             None,
             (
                 flags,
-                f"--tf_xla_persistent_cache_directory={directory.absolute()}",
+                f"--{_DIRECTORY}={directory.absolute()}",
                 "--tf_xla_persistent_cache_device_types=CPU,GPU",
             ),
         )
     )
+
+
+def where_kept(environment: Mapping[str, str] | None = None) -> Path | None:
+    """Return the directory that XLA keeps its executables in, None where it keeps none."""
+    flags = (os.environ if environment is None else environment).get(_FLAGS, "")
+    found = re.search(rf"--{_DIRECTORY}=(\S+)", flags)
+    return None if found is None else Path(found[1])
 
 
 def _prune(directory: Path) -> None:

@@ -120,6 +120,17 @@ def test_metrics_count_what_was_asked(server: ServerProcess, examples: list[np.n
     assert server.counted("rowwise_rows_total") == before + 5
 
 
+def test_nothing_is_compiled_or_traced_once_the_server_is_ready(
+    server: ServerProcess, examples: list[np.ndarray[Any, Any]]
+) -> None:
+    # Every bucket, and requests that are split over several.
+    for n in (1, 2, 3, 5, 9, 17, 33, 65, 130, 400):
+        httpx.post(server.url + PREDICT, json={"instances": [examples[0].tolist()] * n}).raise_for_status()
+    text = httpx.get(server.url + "/metrics").text
+    assert "rowwise_compiled_after_ready 0.0\n" in text
+    assert "rowwise_traced_seconds 0.0\n" in text
+
+
 def test_metrics_have_the_queue_of_every_version_that_serves(server: ServerProcess) -> None:
     text = httpx.get(server.url + "/metrics").text
     assert 'rowwise_queue_rows{entry="predict",model="digits",version="1"} 0.0' in text

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
-from server.engine._session import GraphSession
+from server.engine._session import GraphSession, traced_s
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +76,9 @@ def test_what_is_not_there_is_named(saved_model: Path, tmp_path: Path) -> None:
         GraphSession(saved_model, executor="fast", intra_op_threads=1)
     with pytest.raises(OSError, match=r"saved_model\.pb"):
         GraphSession(tmp_path / "nothing", executor="default", intra_op_threads=1)
+
+
+def test_tensorflow_counts_how_long_functions_are_traced() -> None:
+    before = traced_s()
+    tf.function(lambda value: value + 1).get_concrete_function(tf.TensorSpec([], tf.float32))
+    assert traced_s() > before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ def samples(
             n_fds=40 + number % 5 + fds_each * number,
             n_threads=30 + threads_each * number,
             n_waiting=float(number % 7),
+            n_compiled=0.0,
+            traced_s=0.0,
             n_cycles=int(cycles_each * number),
             n_answers=100 * number,
         )
@@ -39,6 +42,12 @@ def test_what_grows_is_found(option: str, what: str) -> None:
     grown = [finding for finding in findings(samples(**{option: 0.5})) if not finding.is_fit]
     assert [finding.what for finding in grown] == [what]
     assert grown[0].growth == pytest.approx(0.5 * 133, rel=0.1)
+
+
+def test_one_compilation_for_a_request_is_one_too_many() -> None:
+    seen = samples()
+    seen[-20:] = [replace(sample, n_compiled=1.0) for sample in seen[-20:]]
+    assert [finding.what for finding in findings(seen) if not finding.is_fit] == ["compiled for requests"]
 
 
 def test_a_cycle_may_leave_a_megabyte_and_no_more() -> None:

@@ -18,6 +18,8 @@ def samples(*, mb_each: float = 0.0) -> list[Sample]:
             n_fds=40,
             n_threads=30,
             n_waiting=0.0,
+            n_compiled=0.0,
+            traced_s=0.0,
             n_cycles=0,
             n_answers=number,
         )
@@ -32,7 +34,7 @@ def soak(tmp_path: Path) -> Soak:
 def test_a_quiet_run_has_no_faults_and_is_written_down(tmp_path: Path) -> None:
     table, faults = _judge(soak(tmp_path), samples())
     assert faults == []
-    assert table.row_count == 6
+    assert table.row_count == 8
     _write(tmp_path / "report.json", samples(), faults)
     written = json.loads((tmp_path / "report.json").read_text())
     assert len(written["samples"]) == 100
