@@ -10,6 +10,7 @@
         ├── TooManyInstances     more examples than one request may hold
         ├── WrongShape           a value's shape is not the input's
         ├── WrongDtype           a value is not of the input's dtype, or out of its range
+        ├── RaggedOutput         rows of an answer differ in shape, and the format has only tensors
         └── UnknownSignature     "signature_name" names none of the model's
 """
 
@@ -21,6 +22,7 @@ __all__ = [
     "EmptyRequest",
     "MalformedRequest",
     "ProtocolError",
+    "RaggedOutput",
     "TooManyInstances",
     "UnknownSignature",
     "WrongDtype",
@@ -63,6 +65,16 @@ class WrongShape(ProtocolError):
 
 class WrongDtype(ProtocolError):
     """A value can't be one of its input's dtype."""
+
+
+class RaggedOutput(ProtocolError):
+    """The rows of an output differ in shape, so that no tensor holds them all."""
+
+    def __init__(self, output: str, one: str, other: str) -> None:
+        super().__init__(
+            f"output {output!r}: its rows differ in shape ({one} and {other}), and a tensor can't hold both; "
+            "send one example in each request, or ask in JSON with ':predict'"
+        )
 
 
 class UnknownSignature(ProtocolError):

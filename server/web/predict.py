@@ -233,6 +233,8 @@ class PredictCall:
             return
         try:
             reply = error_reply(answer.error) if answer.error is not None else self._success(answer)
+        except RowwiseError as error:  # The format has no form for this answer.
+            reply = error_reply(error)
         except Exception:  # noqa: BLE001 - a bug of ours; the caller still gets one answer
             _LOG.exception("request %s: its answer could not be written", self.request_id)
             reply = internal_error_reply(self.request_id)

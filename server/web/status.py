@@ -16,7 +16,17 @@ from server.protocol import errors as protocol
 from server.store import errors as store
 from server.web import errors as web
 
-__all__ = ["JSON", "STATUS", "Reply", "error_body", "error_reply", "internal_error_reply", "status_of", "stopped_reply"]
+__all__ = [
+    "JSON",
+    "STATUS",
+    "Reply",
+    "error_body",
+    "error_reply",
+    "internal_error_reply",
+    "retry_after_s",
+    "status_of",
+    "stopped_reply",
+]
 
 #: 499 is nginx's code for a caller that closed the connection: seen in logs and metrics only.
 CLIENT_GONE = 499
@@ -28,6 +38,7 @@ STATUS: dict[type[RowwiseError], int] = {
     protocol.ProtocolError: 400,
     protocol.EmptyRequest: 400,
     protocol.MalformedRequest: 400,
+    protocol.RaggedOutput: 400,
     protocol.TooManyInstances: 413,
     protocol.UnknownSignature: 400,
     protocol.WrongDtype: 400,
@@ -104,11 +115,15 @@ STATUS: dict[type[RowwiseError], int] = {
 
 @dataclass(slots=True, eq=False)
 class Reply:
-    """An HTTP answer: what any front end has to send. Headers are lower-case bytes, without content-length."""
+    """An HTTP answer: what any front end has to send. Headers are lower-case bytes, without content-length.
+
+    ``error`` is what was refused, for front ends that say it in another way; None too where the error is one of ours.
+    """
 
     status: int
     body: bytes
     headers: Headers = (JSON,)
+    error: RowwiseError | None = None
 
 
 def status_of(error: RowwiseError) -> int:
@@ -130,13 +145,13 @@ def error_reply(error: RowwiseError) -> Reply:
     status = status_of(error)
     headers = [JSON]
     if status in {429, 503}:
-        headers.append((b"retry-after", b"%d" % _retry_after(error)))
+        headers.append((b"retry-after", b"%d" % retry_after_s(error)))
     elif status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     elif isinstance(error, web.MethodNotAllowed):
         headers.append((b"allow", ", ".join(error.allow).encode("latin-1")))
     details = error.details if isinstance(error, web.RegistrationFailed) else None
-    return Reply(status, error_body(str(error), details), tuple(headers))
+    return Reply(status, error_body(str(error), details), tuple(headers), error)
 
 
 def internal_error_reply(request_id: str) -> Reply:
@@ -149,7 +164,7 @@ def stopped_reply() -> Reply:
     return error_reply(batching.Draining("the server has to end before this is answered: ask another one"))
 
 
-def _retry_after(error: RowwiseError) -> int:
-    """Return whole seconds, at least 1: computed from the queue where the error knows it."""
+def retry_after_s(error: RowwiseError) -> int:
+    """Return after how many whole seconds asking again may help, at least 1: from the queue if the error knows it."""
     seconds = getattr(error, "retry_after_s", 1.0)
     return max(1, math.ceil(seconds)) if math.isfinite(seconds) else 1
