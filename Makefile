@@ -73,8 +73,8 @@ lint: setup ## ruff: rules and format
 types: setup ## mypy, strict
 	@$(BIN)/mypy
 
-rules: setup ## Who may import whom
-	@$(BIN)/python -m pytest --quiet tests/test_import_rules.py
+rules: setup ## Who may import whom, what importing may do, which names are public
+	@$(BIN)/python -m pytest --quiet tests/test_import_rules.py tests/test_importing.py tests/test_public_names.py
 
 docs: setup ## Build the manual into docs/_build/html; a warning is an error
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -b html docs docs/_build/html

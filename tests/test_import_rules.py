@@ -1,25 +1,19 @@
 """Who may import whom, and what importing may do: the house rules that no linter knows.
 
 Imports are read from the syntax tree of every file, those inside functions and type-checking blocks too, and
-``importlib.import_module("constant")``. What is true only at run time is checked in a fresh interpreter.
+``importlib.import_module("constant")``. What is true only at run time is in test_importing.py.
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("rowwise", "vectorizer", "models", "server", "loadtests")
+from tests.source_files import PACKAGES, ROOT, TENSORFLOW_PARTS, report, sources, under
 
 #: What each part may import besides the standard library and itself. The longest matching prefix rules.
 #: ``server`` in a value means all of server; ``server.errors`` that module alone.
@@ -132,15 +126,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 #: The only package and the only file that may touch what TensorFlow keeps private.
 PRIVATE_TENSORFLOW = ("vectorizer/_pfor/", "server/engine/_session.py")
 
-#: Parts that may import TensorFlow when they are imported; ``rowwise`` may inside functions; nobody else may at all.
-TENSORFLOW_PARTS = (
-    "vectorizer",
-    "models",
-    "server.engine",
-    "server.build",
-    "loadtests.baseline",
-    "rowwise._trace",
-)
+#: These may inside functions; nobody else may at all.
 LAZY_TENSORFLOW_PARTS = (*TENSORFLOW_PARTS, "rowwise", "server.tensorflow_notices", "loadtests")
 
 #: The core gets clock, executor and randomness as arguments.
@@ -169,21 +155,6 @@ class Import:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: imports {self.target}"
-
-
-def under(module: str, prefix: str) -> bool:
-    return module == prefix or module.startswith(prefix + ".")
-
-
-def module_name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-@cache
-def sources(*packages: str) -> list[tuple[str, Path, ast.Module]]:
-    files = sorted(path for package in packages for path in (ROOT / package).rglob("*.py"))
-    return [(module_name(path), path, ast.parse(path.read_text(), str(path))) for path in files]
 
 
 def is_type_checking(test: ast.expr) -> bool:
@@ -223,10 +194,6 @@ def imports() -> list[Import]:
         for node, lazy, typing_only in walk(tree)
         for target in targets(node)
     ]
-
-
-def report(violations: list[str]) -> str:
-    return "\n" + "\n".join(violations)
 
 
 def test_every_part_has_files_and_is_seen() -> None:
@@ -297,153 +264,3 @@ def test_settings_alone_read_the_environment() -> None:
         if uses_environment(node) and str(path.relative_to(ROOT)) not in MAY_USE_ENVIRONMENT
     ]
     assert not violations, report(violations)
-
-
-# What importing does, in a fresh interpreter.
-
-PROBE = """
-import importlib, json, logging, os, signal, sys, threading, warnings
-
-def state():
-    return {
-        "environment": dict(os.environ),
-        "threads": threading.active_count(),
-        "signals": [str(signal.getsignal(s)) for s in sorted(signal.valid_signals()) if s not in (9, 19)],
-        "log handlers": [str(h) for h in logging.getLogger().handlers],
-        "log level": logging.getLogger().level,
-        "warning filters": len(warnings.filters),
-        "directory": os.getcwd(),
-        "search path": list(sys.path),
-        "descriptors": sorted(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else [],
-    }
-
-result = {}
-for name in sys.argv[1:]:
-    before = state()
-    importlib.import_module(name)
-    after = state()
-    result[name] = {
-        "changed": [key for key in before if before[key] != after[key]],
-        "tensorflow": "tensorflow" in sys.modules,
-    }
-print(json.dumps(result))
-"""
-
-
-def probe(modules: list[str]) -> dict[str, dict[str, object]]:
-    """Import ``modules`` one after another in a fresh interpreter; say what each changed."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROBE, *modules], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    result: dict[str, dict[str, object]] = json.loads(done.stdout.splitlines()[-1])
-    return result
-
-
-def modules_without_tensorflow() -> list[str]:
-    return [
-        module
-        for module, path, _ in sources("rowwise", "server")
-        if not any(under(module, part) for part in TENSORFLOW_PARTS) and path.name != "__main__.py"
-    ]
-
-
-def test_importing_the_client_or_the_server_loads_no_tensorflow() -> None:
-    for module in ("rowwise", "server.app", "rowwise.cli"):
-        assert probe([module])[module]["tensorflow"] is False, f"importing {module} loads TensorFlow"
-
-
-def test_the_supervisor_loads_neither_models_nor_http() -> None:
-    script = "import sys, server.supervise.supervisor\nprint(*{name.split('.')[0] for name in sys.modules})"
-    loaded = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert not {"fastapi", "numpy", "starlette", "tensorflow", "uvicorn", "zmq"} & set(loaded.split())
-
-
-def test_importing_a_module_changes_nothing() -> None:
-    # Packages from elsewhere may do things of their own when they are first imported (a warning filter, a
-    # handle on a random device): they come first, so that what is counted is ours.
-    others = ["asyncio", "fastapi.applications", "fastapi.exceptions", "httpx", "numpy", "prometheus_client"]
-    others += ["pydantic_settings", "rich.progress", "typer", "uvicorn.config", "uvicorn.main", "uvloop"]
-    modules = modules_without_tensorflow()
-    result = probe([*others, *modules])
-    changed = {module: result[module]["changed"] for module in modules if result[module]["changed"]}
-    assert not changed
-    loaded = [module for module in modules if result[module]["tensorflow"]]
-    assert not loaded, f"TensorFlow is loaded by {loaded[0]}"
-
-
-# Public names.
-
-
-def bound_names(tree: ast.Module) -> set[str]:
-    """Return what the top level of a module binds."""
-    names: set[str] = set()
-    for node in tree.body:
-        for child in [node, *(ast.walk(node) if isinstance(node, ast.If | ast.Try | ast.With) else ())]:
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                names.add(child.name)
-            elif isinstance(child, ast.Import | ast.ImportFrom):
-                names.update(alias.asname or alias.name.split(".")[0] for alias in child.names)
-            elif isinstance(child, ast.Assign):
-                names.update(n.id for target in child.targets for n in ast.walk(target) if isinstance(n, ast.Name))
-            elif isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name):
-                names.add(child.target.id)
-    return names
-
-
-def declared_all(tree: ast.Module) -> list[str] | None:
-    for node in tree.body:
-        bound = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if isinstance(node, ast.Assign | ast.AnnAssign) and any(getattr(to, "id", "") == "__all__" for to in bound):
-            value = ast.literal_eval(node.value or ast.List())
-            assert isinstance(value, list)
-            return value
-    return None
-
-
-def order(name: str) -> tuple[int, list[tuple[int, int | str]]]:
-    """Constants, classes, the rest; then by name with numbers as numbers: the order that ruff's RUF022 keeps."""
-    kind = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
-    return kind, [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name)]
-
-
-def test_every_module_lists_its_public_names_sorted_once_and_truly() -> None:
-    violations = []
-    for _, path, tree in sources(*PACKAGES):
-        file, names = path.relative_to(ROOT), declared_all(tree)
-        if names is None:
-            if path.name != "__main__.py" and any(not isinstance(node, ast.Expr) for node in tree.body):
-                violations.append(f"{file}: no __all__")
-            continue
-        if names != sorted(set(names), key=order):
-            violations.append(f"{file}: __all__ is not sorted, or names something twice: {names}")
-        bound = bound_names(tree)
-        if "__getattr__" not in bound:
-            violations += [f"{file}: __all__ names {name!r}, which is not there" for name in names if name not in bound]
-    assert not violations, report(violations)
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_package_says_what_it_is(package: str) -> None:
-    violations = [
-        f"{path.relative_to(ROOT)}: no docstring"
-        for _, path, tree in sources(package)
-        if ast.get_docstring(tree) is None
-    ]
-    folders = {path.parent for _, path, _ in sources(package)}
-    violations += [
-        f"{folder.relative_to(ROOT)}: no __init__.py"
-        for folder in folders - {path.parent for _, path, _ in sources(package) if path.name == "__init__.py"}
-    ]
-    assert not violations, report(violations)
-
-
-def test_lazily_exported_names_exist() -> None:
-    lazy = [
-        (module, declared_all(tree) or [])
-        for module, path, tree in sources("rowwise", "server")
-        if path.name == "__init__.py" and "__getattr__" in bound_names(tree)
-    ]
-    script = "import importlib, sys\nm = importlib.import_module(sys.argv[1])\nfor n in sys.argv[2:]: getattr(m, n)"
-    for module, names in lazy:
-        subprocess.run([sys.executable, "-c", script, module, *names], cwd=ROOT, check=True, timeout=100)

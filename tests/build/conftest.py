@@ -1,8 +1,13 @@
-"""Both kinds of archive."""
+"""Both kinds of archive, both event loops."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
 import pytest
+import uvloop
 
 from tests.build.doubles.archives import Pack, pack_tar, pack_zip
 
@@ -11,3 +16,15 @@ from tests.build.doubles.archives import Pack, pack_tar, pack_zip
 def pack(request: pytest.FixtureRequest) -> Pack:
     packer: Pack = request.param
     return packer
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
+    """Run a coroutine on each of the loops that the server may have."""
+
+    def runner(coroutine: Coroutine[Any, Any, None]) -> None:
+        factory = uvloop.new_event_loop if request.param == "uvloop" else None
+        with asyncio.Runner(loop_factory=factory) as loop:
+            loop.run(asyncio.wait_for(coroutine, 300))
+
+    return runner

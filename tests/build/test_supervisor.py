@@ -1,99 +1,33 @@
-"""The supervisor against small workers that misbehave in one way each."""
+"""The supervisor against small workers that misbehave in one way each: what goes in, and what comes out."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 
 from server.build import (
     BuildCrashed,
     Builder,
     BuildFailed,
-    BuildLimits,
-    BuildMemoryExceeded,
     BuildRequest,
-    BuildTimeout,
-    ImportSource,
     Progress,
 )
 from server.build.launch import NICENESS
 from server.build.process_tree import MARK_VARIABLE
 from server.build.supervisor import builder_environment
-
-ROOT = Path(__file__).parents[2]
-DOUBLE = Path(__file__).with_name("doubles") / "worker.py"
-ENVIRONMENT = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
-
-
-def ignore(progress: Progress) -> None:
-    """Take the progress of a build that nobody looks at."""
-
-
-def builder(behaviour: str, **limits: Any) -> Builder:
-    return Builder(
-        limits=BuildLimits(**limits), command=(sys.executable, str(DOUBLE), behaviour), environment=ENVIRONMENT
-    )
-
-
-def request(directory: Path, name: str = "digits") -> BuildRequest:
-    output = directory / f"{name}-output"
-    output.mkdir()
-    return BuildRequest(
-        name=name,
-        version=3,
-        spec={"max_batch": 8},
-        source=ImportSource(target="models.digits:predict"),
-        source_dir=directory / "source",
-        output_dir=output,
-        import_packages=("models",),
-        batch_limit=16,
-    )
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
-    """Run a coroutine on each of the loops that the server may have."""
-
-    def runner(coroutine: Coroutine[Any, Any, None]) -> None:
-        factory = uvloop.new_event_loop if request.param == "uvloop" else None
-        with asyncio.Runner(loop_factory=factory) as loop:
-            loop.run(asyncio.wait_for(coroutine, 300))
-
-    return runner
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def open_descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def worker_pid(output: Path) -> int:
-    return int((output / "pid").read_text())
-
-
-async def until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        await asyncio.sleep(0.005)
+from tests.build.doubles.builds import (
+    ENVIRONMENT,
+    builder,
+    ignore,
+    is_running,
+    request,
+    worker_pid,
+)
 
 
 def test_a_build_that_goes_well_passes_the_request_in_and_the_progress_out(run: Any, tmp_path: Path) -> None:
@@ -220,75 +154,6 @@ def test_an_exit_code_of_zero_without_a_result_is_a_crash(run: Any, tmp_path: Pa
     run(scenario())
 
 
-@pytest.mark.parametrize("behaviour", ["hang", "ignore-sigterm", "close-and-stay", "flood"])
-def test_a_worker_that_never_ends_is_killed_at_the_time_limit(run: Any, tmp_path: Path, behaviour: str) -> None:
-    async def scenario(asked: BuildRequest, limit_s: float) -> None:
-        with pytest.raises(BuildTimeout, match=f"within build_timeout_s = {limit_s:g} seconds"):
-            await builder(behaviour, build_timeout_s=limit_s).build(asked, ignore)
-
-    # On a busy machine the first limits may pass before the worker gets to misbehave.
-    for limit_s in (0.5, 2, 8, 32):
-        asked = request(tmp_path, f"within-{limit_s}")
-        run(scenario(asked, limit_s))
-        if (asked.output_dir / "pid").exists():
-            break
-    assert not is_running(worker_pid(asked.output_dir))
-
-
-def test_a_flood_of_events_leaves_the_event_loop_its_turns(run: Any, tmp_path: Path) -> None:
-    in_a_row, most, total = 0, 0, 0
-
-    def count(progress: Progress) -> None:
-        nonlocal in_a_row, most, total
-        in_a_row, total = in_a_row + 1, total + 1
-        most = max(most, in_a_row)
-        if total == 3_000:
-            raise EOFError("enough")
-
-    async def others() -> None:
-        nonlocal in_a_row
-        while True:
-            in_a_row = 0
-            await asyncio.sleep(0)
-
-    async def scenario() -> None:
-        turns = asyncio.create_task(others())
-        with pytest.raises(EOFError, match="enough"):
-            await builder("flood").build(request(tmp_path), count)
-        turns.cancel()
-
-    run(scenario())
-    # A pipe holds a thousand events, which without a pause would all be taken in one turn of the loop.
-    assert most <= 2
-
-
-@pytest.mark.parametrize("behaviour", ["grow", "grow-in-an-orphan"])
-def test_a_worker_that_eats_memory_is_killed_at_the_limit(run: Any, tmp_path: Path, behaviour: str) -> None:
-    asked = request(tmp_path)
-    limit = 160 * 2**20
-
-    async def scenario() -> None:
-        with pytest.raises(BuildMemoryExceeded, match=f"over build_memory_bytes = {limit}") as caught:
-            await builder(behaviour, build_memory_bytes=limit).build(asked, ignore)
-        # It is looked at every 50 ms, in which these grow by at most 40 MiB.
-        assert limit < caught.value.used_bytes < 2 * limit
-
-    run(scenario())
-    assert not is_running(worker_pid(asked.output_dir))
-
-
-@pytest.mark.parametrize("behaviour", ["garbage", "endless-line"])
-def test_a_worker_that_says_nonsense_is_killed_and_taken_for_crashed(run: Any, tmp_path: Path, behaviour: str) -> None:
-    asked = request(tmp_path)
-
-    async def scenario() -> None:
-        with pytest.raises(BuildCrashed, match="no event of a builder"):
-            await builder(behaviour).build(asked, ignore)
-
-    run(scenario())
-    assert not is_running(worker_pid(asked.output_dir))
-
-
 def test_megabytes_on_standard_output_and_error_neither_block_nor_count(run: Any, tmp_path: Path) -> None:
     async def scenario() -> None:
         await builder("loud").build(request(tmp_path), ignore)
@@ -325,117 +190,6 @@ def test_a_result_stands_whatever_the_worker_does_afterwards(run: Any, tmp_path:
     assert not is_running(worker_pid(asked.output_dir))
 
 
-def test_a_cancelled_build_is_killed_before_the_caller_goes_on(run: Any, tmp_path: Path) -> None:
-    asked = request(tmp_path)
-
-    async def scenario() -> None:
-        started = asyncio.Event()
-        build = asyncio.create_task(builder("ignore-sigterm").build(asked, lambda _: started.set()))
-        await started.wait()
-        build.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await build
-        assert not is_running(worker_pid(asked.output_dir))
-
-    run(scenario())
-
-
-def test_a_build_that_is_cancelled_twice_is_killed_all_the_same(run: Any, tmp_path: Path) -> None:
-    asked = request(tmp_path)
-
-    async def scenario() -> None:
-        started = asyncio.Event()
-        build = asyncio.create_task(builder("hang").build(asked, lambda _: started.set()))
-        await started.wait()
-        build.cancel()
-        await asyncio.sleep(0)
-        build.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await build
-        # Not even a zombie: it was waited for.
-        await until(lambda: not Path(f"/proc/{worker_pid(asked.output_dir)}").exists())
-
-    run(scenario())
-
-
-def children(output: Path) -> list[int]:
-    found: list[int] = json.loads((output / "children.json").read_text())
-    return found
-
-
-def test_processes_that_a_cancelled_worker_started_are_killed_too(run: Any, tmp_path: Path) -> None:
-    asked = request(tmp_path)
-
-    async def scenario() -> None:
-        started = asyncio.Event()
-        build = asyncio.create_task(builder("children").build(asked, lambda _: started.set()))
-        await started.wait()
-        assert all(is_running(child) for child in children(asked.output_dir))
-        build.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await build
-        await until(lambda: not any(is_running(child) for child in children(asked.output_dir)))
-
-    run(scenario())
-
-
-def test_processes_of_a_worker_that_crashed_are_killed_and_its_crash_is_seen_at_once(run: Any, tmp_path: Path) -> None:
-    asked = request(tmp_path)
-
-    async def scenario() -> None:
-        with pytest.raises(BuildCrashed, match="exit code 7"):
-            await builder("children-then-exit").build(asked, ignore)
-        await until(lambda: not any(is_running(child) for child in children(asked.output_dir)))
-
-    run(scenario())
-
-
-def test_processes_that_a_good_worker_left_behind_are_killed(run: Any, tmp_path: Path) -> None:
-    asked = request(tmp_path)
-
-    async def scenario() -> None:
-        await builder("children-then-done").build(asked, ignore)
-        await until(lambda: not any(is_running(child) for child in children(asked.output_dir)))
-
-    run(scenario())
-
-
-def test_builds_over_the_limit_wait_their_turn_and_say_so(run: Any, tmp_path: Path) -> None:
-    asked = [request(tmp_path, name) for name in ("a", "b", "c", "d")]
-    seen: dict[str, list[str]] = {each.name: [] for each in asked}
-
-    async def scenario() -> None:
-        shared = builder("wait-for-file", concurrent_builds=2)
-        builds = [
-            asyncio.create_task(shared.build(each, lambda progress, name=each.name: seen[name].append(progress.stage)))
-            for each in asked
-        ]
-        await until(lambda: seen == {"a": ["trace"], "b": ["trace"], "c": ["queued"], "d": ["queued"]})
-        (asked[0].output_dir / "go").touch()
-        await builds[0]
-        await until(lambda: seen["c"] == ["queued", "trace"])
-        assert seen["d"] == ["queued"]
-        assert not (asked[3].output_dir / "pid").exists()
-        builds[3].cancel()
-        for each in asked[1:3]:
-            (each.output_dir / "go").touch()
-        await asyncio.gather(*builds[:3])
-        assert builds[3].cancelled()
-
-    run(scenario())
-    assert not (asked[3].output_dir / "pid").exists()
-
-
-def test_a_failed_build_gives_its_turn_back(run: Any, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        shared = builder("refuse", concurrent_builds=1)
-        for name in ("a", "b", "c"):
-            with pytest.raises(BuildFailed):
-                await shared.build(request(tmp_path, name), ignore)
-
-    run(scenario())
-
-
 def test_an_error_of_the_listener_ends_the_build_and_is_not_lost(run: Any, tmp_path: Path) -> None:
     asked = request(tmp_path)
 
@@ -458,55 +212,3 @@ def test_a_command_that_does_not_exist_is_a_crash_that_says_so(run: Any, tmp_pat
         assert "FileNotFoundError" in str(caught.value)
 
     run(scenario())
-
-
-def test_nothing_is_left_open_by_many_builds(run: Any, tmp_path: Path) -> None:
-    counts: list[int] = []
-
-    async def scenario() -> None:
-        for index in range(6):
-            behaviour = ("good", "refuse", "exit")[index % 3]
-            with suppress(BuildFailed, BuildCrashed):
-                await builder(behaviour).build(request(tmp_path, f"m{index}"), ignore)
-            # Transports close one turn of the loop later.
-            await asyncio.sleep(0.01)
-            counts.append(open_descriptors())
-
-    run(scenario())
-    assert counts[0] == counts[-1]
-
-
-SERVER = """
-import asyncio, sys
-from pathlib import Path
-from server.build import Builder, BuildRequest, ImportSource
-directory = Path(sys.argv[1])
-request = BuildRequest(name="m", version=1, spec={}, source=ImportSource(target="m:f"), source_dir=directory,
-                       output_dir=directory)
-builder = Builder(command=(sys.executable, sys.argv[2], "ignore-sigterm"))
-asyncio.run(builder.build(request, lambda _: print("started", flush=True)))
-"""
-
-
-def test_a_worker_dies_with_a_server_that_is_killed(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVER, str(tmp_path), str(DOUBLE)],
-        stdout=subprocess.PIPE,
-        env=ENVIRONMENT,
-        cwd=ROOT,
-        text=True,
-    ) as server:
-        assert server.stdout is not None
-        assert server.stdout.readline() == "started\n"
-        assert is_running(worker_pid(tmp_path))
-        server.kill()
-        server.wait()
-        deadline = time.monotonic() + 60
-        while is_running(worker_pid(tmp_path)):
-            assert time.monotonic() < deadline, "the worker outlived its server"
-            time.sleep(0.005)
-
-
-def test_limits_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="build_timeout_s must be more than 0, got 0"):
-        BuildLimits(build_timeout_s=0)
