@@ -35,6 +35,7 @@ from server.metrics import Metrics
 from server.reloading import Reloading
 from server.serving_versions import Announce, nobody_to_tell
 from server.settings import Settings
+from server.statistics import Statistics
 from server.store import Store
 from server.thread_pools import keep_pools_apart
 from server.web import HotLaneProtocol, create_app
@@ -122,9 +123,11 @@ class Service:
         """Wire the parts. Errors: ValueError for a setting that makes no sense."""
         options = _catalog_options(settings)
         batches = BatchLog()
+        statistics = Statistics()
         host = Host(
             limits=_queue_limits(settings),
-            observer=Observers(_BatchMetrics(metrics), batches),
+            observer=Observers(_BatchMetrics(metrics), batches, statistics),
+            statistics=statistics,
             engines=settings.engines,
             invariant=settings.invariant,
             after_ready=AfterReady(where_kept()),

@@ -185,7 +185,8 @@ class Catalog:
         self._has_started = True
         known = set(self._store.models())
         for name, target in self._expected.items():
-            if name not in known or self._store.active(name) is None:
+            is_at_rest = name in known and self._store.is_unloaded(name)
+            if name not in known or (self._store.active(name) is None and not is_at_rest):
                 self._missing[name] = "it is being built"
                 self._background.start(self._register_expected(name, target))
 
@@ -216,6 +217,35 @@ class Catalog:
         async with self._switching.change(name):
             await self._switching.switch(name, version)
         return self.version(name, version)
+
+    async def load(self, name: str) -> VersionRecord:
+        """Let the version answer that did when the model was unloaded, or the newest built one if none did.
+
+        Errors: ModelNotFound; Conflict if none is built; ArtifactRefused or LoadFailed.
+        """
+        self._refuse_if_draining()
+        async with self._switching.change(name):
+            version = self._store.loadable(name)
+            if version is None:
+                newest = self.versions(name)[-1]
+                raise Conflict(f"no version of model {name!r} is built: version {newest.version} is {newest.state}")
+            await self._switching.switch(name, version)
+        return self.version(name, version)
+
+    async def unload(self, name: str) -> VersionRecord:
+        """Let no version answer, also after a restart; return when what was admitted is answered.
+
+        A version that is built from now on answers all the same: that is what it is registered for.
+        Errors: ModelNotFound; StoreUnwritable.
+        """
+        self._refuse_if_draining()
+        async with self._switching.change(name):
+            version = self._store.loadable(name)
+            await asyncio.get_running_loop().run_in_executor(None, self._store.deactivate, name)
+            self._missing.pop(name, None)
+            await self._shadows.stop(name)
+            await self._switching.withdraw(name)
+        return self.versions(name)[-1] if version is None else self.version(name, version)
 
     async def set_shadow(self, name: str, version: int, share: float) -> dict[str, Any]:
         """Let a built version run on a share of the live batches, off the callers' path; return its report so far.

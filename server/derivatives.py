@@ -87,6 +87,7 @@ class Narrowed:
         on_done: Callable[[Any], None],
         spent_s: float = 0.0,
         caller: str | None = None,
+        priority: int | None = None,
     ) -> Ticket:
         """Queue a request's rows, as the model does."""
 
@@ -95,4 +96,6 @@ class Narrowed:
                 answer.outputs = [answer.outputs[index] for index in self._indexes]
             on_done(answer)
 
-        return self._model.predict(rows, timeout_s=timeout_s, on_done=narrowed, spent_s=spent_s, caller=caller)
+        return self._model.predict(
+            rows, timeout_s=timeout_s, on_done=narrowed, spent_s=spent_s, caller=caller, priority=priority
+        )

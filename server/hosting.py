@@ -20,6 +20,7 @@ from server.engine import EnginePool, GroupRunner, LoadedModel
 from server.engine.devices import devices_for
 from server.serving import ServedModel
 from server.shadow import Shadow, ShadowRunner
+from server.statistics import Statistics
 from server.tensorflow_notices import load_tensorflow, notices_held
 
 __all__ = ["GroupKey", "Host", "Hosted"]
@@ -52,14 +53,16 @@ class Hosted:
     #: One for each engine.
     loaded: tuple[LoadedModel, ...]
     groups: tuple[Group, ...]
+    #: Who answers each of its entry points, the prediction among them.
+    handles: tuple[ServedModel, ...] = ()
 
 
 class Host:
     """Runs loaded models on engine threads, driven by one event loop.
 
     ``engines`` is how many, or "auto" for one on each accelerator. ``invariant``: all models are served in invariant
-    mode, not only those that ask for it. ``start`` needs a running loop. Loading and unloading happen on a thread of
-    their own, one at a time.
+    mode, not only those that ask for it. ``statistics`` are those that ``observer`` keeps. ``start`` needs a
+    running loop. Loading and unloading happen on a thread of their own, one at a time.
     """
 
     def __init__(
@@ -71,7 +74,9 @@ class Host:
         invariant: bool = False,
         after_ready: AfterReady | None = None,
         on_compared: Callable[[Shadow, str, int, int], None] = lambda shadow, result, n_rows, n_differing: None,
+        statistics: Statistics | None = None,
     ) -> None:
+        self._statistics = Statistics() if statistics is None else statistics
         self._on_compared = on_compared
         self.after_ready = AfterReady(None) if after_ready is None else after_ready
         self._limits = limits
@@ -157,6 +162,7 @@ class Host:
                 clock=self._clock,
                 default_timeout_s=default_timeout_s,
                 entry=entry,
+                statistics=self._statistics.open(name, version, entry),
             )
             for entry, by_lengths in groups.items()
         }
@@ -165,7 +171,12 @@ class Host:
             ServedDerivative(described=described, model=handles[entry])
             for entry, described in loaded.manifest.derivatives.items()
         )
-        hosted = Hosted(model, copies, tuple(group for by_lengths in groups.values() for group in by_lengths.values()))
+        hosted = Hosted(
+            model,
+            copies,
+            tuple(group for by_lengths in groups.values() for group in by_lengths.values()),
+            tuple(handles.values()),
+        )
         self._hosted.append(hosted)
         return hosted
 
@@ -180,6 +191,8 @@ class Host:
         self._hosted.remove(hosted)
         if all(other.model.name != hosted.model.name for other in self._hosted):
             del self._shares[hosted.model.name]
+        for handle in hosted.handles:
+            self._statistics.close(handle.name, handle.version, handle.entry, handle.statistics)
         for loaded in hosted.loaded:
             await self._loop.run_in_executor(self._loading, loaded.close)
 

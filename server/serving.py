@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from server.artifact import PREDICT
-from server.batching import Batch, Batcher, ExampleFailed, Group, Item, Part
+from server.batching import PRIORITY, Batch, Batcher, ExampleFailed, Group, Item, Part
 from server.errors import RowwiseError
 from server.protocol import Column, Rows
 from server.signature import STRING, LengthAxis, ModelSignature, TensorSignature
+from server.statistics import EntryStatistics
 
 if TYPE_CHECKING:
     from server.derivatives import ServedDerivative
@@ -100,6 +101,7 @@ class Ticket:
                 self._on_done = _nobody
                 for queued in items[:number]:
                     self._batcher.cancel(queued)
+                self._model.statistics.failed(0.0)
                 raise
 
     def cancel(self) -> bool:
@@ -131,6 +133,7 @@ class ServedModel:
         "entry",
         "name",
         "signature",
+        "statistics",
         "version",
     )
 
@@ -145,7 +148,10 @@ class ServedModel:
         clock: Callable[[], float],
         default_timeout_s: float,
         entry: str = PREDICT,
+        statistics: EntryStatistics | None = None,
     ) -> None:
+        #: How its requests ended; batches are counted by who watches the batcher.
+        self.statistics = EntryStatistics() if statistics is None else statistics
         #: The derivatives of the same version, each answered by a handle of its own.
         self.derivatives: Sequence[ServedDerivative] = ()
         self.entry = entry
@@ -161,6 +167,11 @@ class ServedModel:
         #: Bytes of a decoded row where they are the same for every row, so that nobody has to count.
         self._row_bytes = _row_bytes(signature)
 
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """The sizes of its batches, ascending: those of the length that has most."""
+        return max((group.costs.buckets for group in self._groups.values()), key=len)
+
     def predict(
         self,
         rows: Rows,
@@ -169,17 +180,25 @@ class ServedModel:
         on_done: Callable[[Answer], None],
         spent_s: float = 0.0,
         caller: str | None = None,
+        priority: int | None = None,
     ) -> Ticket:
         """Queue a request's rows; ``on_done`` is called once, on the event loop's thread.
 
         ``timeout_s`` None takes the model's default; ``spent_s`` of it are over. ``caller`` tells whose bad rows are
-        whose. Errors, at once and instead of ``on_done``: what
-        ``Batcher.submit`` raises; nothing of the request is queued then.
+        whose; the lower ``priority`` goes first, None is the ordinary one. Errors, at once and instead of ``on_done``:
+        what ``Batcher.submit`` raises; nothing of the request is queued then.
         """
         now_s = self._clock()
         deadline_s = now_s - spent_s + (self.default_timeout_s if timeout_s is None else timeout_s)
         ticket = Ticket(self, self._batcher, on_done)
-        make = partial(self._item, now_s=now_s, deadline_s=deadline_s, on_done=ticket.item_done, caller=caller)
+        make = partial(
+            self._item,
+            now_s=now_s,
+            deadline_s=deadline_s,
+            on_done=ticket.item_done,
+            caller=caller,
+            priority=PRIORITY if priority is None else priority,
+        )
         if self._only_group is not None:
             ticket.submit([make(self._only_group, rows)], None)
             return ticket
@@ -204,6 +223,7 @@ class ServedModel:
         deadline_s: float,
         on_done: Callable[[Item], None],
         caller: str | None,
+        priority: int,
     ) -> Item:
         row_bytes = self._row_bytes
         return Item(
@@ -214,6 +234,7 @@ class ServedModel:
             deadline_s=deadline_s,
             on_done=on_done,
             caller=caller,
+            priority=priority,
             row_bytes=rows.n_bytes // rows.n if row_bytes is None else row_bytes,
         )
 
@@ -232,16 +253,20 @@ class ServedModel:
             part = parts[0]
             start, stop = part.offset, part.offset + part.stop - part.start
             outputs: list[Column] = [output[start:stop] for output in part.outputs]  # type: ignore[attr-defined]
-            return Answer(
-                error=None, outputs=outputs, batch=part.batch, queue_s=part.batch.dispatched_s - first.arrived_s
-            )
+            batch = part.batch
+            queue_s = batch.dispatched_s - first.arrived_s
+            self.statistics.succeeded(took_s=batch.finished_s - first.arrived_s, queue_s=queue_s)
+            return Answer(error=None, outputs=outputs, batch=batch, queue_s=queue_s)
         ran = [part for item in items for part in item.parts]
-        batch = max((part.batch for part in ran), key=lambda batch: batch.finished_s, default=None)
+        last = max((part.batch for part in ran), key=lambda batch: batch.finished_s, default=None)
         queue_s = max((part.batch.dispatched_s for part in ran), default=first.arrived_s) - first.arrived_s
+        took_s = self._clock() - first.arrived_s
         if error is not None:
-            return Answer(error=error, outputs=[], batch=batch, queue_s=queue_s)
+            self.statistics.failed(took_s)
+            return Answer(error=error, outputs=[], batch=last, queue_s=queue_s)
+        self.statistics.succeeded(took_s=took_s, queue_s=queue_s)
         outputs = [self._collect(index, tensor, items, places) for index, tensor in enumerate(self.signature.outputs)]
-        return Answer(error=None, outputs=outputs, batch=batch, queue_s=queue_s)
+        return Answer(error=None, outputs=outputs, batch=last, queue_s=queue_s)
 
     def _collect(
         self, index: int, tensor: TensorSignature, items: Sequence[Item], places: Sequence[Sequence[int]] | None

@@ -25,13 +25,14 @@ from server.batching.errors import (
 )
 from server.batching.interfaces import Executor, Observer
 from server.batching.isolate import Isolated, RowErrors, isolate, runs_of_slice
-from server.batching.items import Batch, Item, Part, Span
+from server.batching.items import PRIORITY, Batch, Item, Part, Span
 from server.batching.observing import Observers
 from server.batching.plan import Dispatch, Idle, Policy, Reason, Waiting, WaitUntil, plan
 from server.batching.queue import Group, Quota
 from server.batching.shares import Share
 
 __all__ = [
+    "PRIORITY",
     "Batch",
     "Batcher",
     "BatchingError",

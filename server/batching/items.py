@@ -119,6 +119,7 @@ class Batch:
         "due_s",
         "executed_s",
         "finished_s",
+        "graph_s",
         "group",
         "id",
         "load",
@@ -127,6 +128,7 @@ class Batch:
         "predicted_s",
         "reason",
         "spans",
+        "staged_s",
     )
 
     def __init__(
@@ -165,6 +167,9 @@ class Batch:
         self.finished_s = math.nan
         #: Seconds of its execution alone, without handing it over and back; NaN: the executor can't tell.
         self.executed_s = math.nan
+        #: Seconds of gathering its rows, and of its graph alone; NaN: the executor can't tell. For statistics only.
+        self.staged_s = math.nan
+        self.graph_s = math.nan
 
     @property
     def n_padding(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,11 @@ class GroupRunner:
         Errors: ExampleFailed if the graph refuses a value; what else TensorFlow raises.
         """
         try:
-            outputs = self._calls[batch.bucket](*self._staging.fill(batch))
+            began_s = perf_counter()
+            feeds = self._staging.fill(batch)
+            staged_s = perf_counter()
+            outputs = self._calls[batch.bucket](*feeds)
+            batch.staged_s, batch.graph_s = staged_s - began_s, perf_counter() - staged_s
         except Exception as error:
             if is_refusal(error):
                 raise ExampleFailed(refusal_sentence(error)) from None

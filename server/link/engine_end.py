@@ -39,6 +39,9 @@ _log = logging.getLogger(__name__)
 #: What a worker that does not react may hold up a switch, seconds. One that has ended holds up nothing.
 _SEEN_S = 5.0
 
+#: A request's deadline, by the system's monotonic clock; its caller; its priority.
+_Terms = tuple[float, str | None, int | None]
+
 
 class Serving(Protocol):
     """What the catalog says of a version that serves."""
@@ -207,7 +210,7 @@ class EngineEnd:
         self._tell_news()
 
     def _take(self, peer: Peer, asks: Asks, reader: FrameReader) -> None:
-        requests: list[tuple[Ask, Rows, float, str | None]] = []
+        requests: list[tuple[Ask, Rows, _Terms]] = []
         try:
             for block in asks.blocks:
                 requests += self._read(peer, block, reader)
@@ -219,30 +222,34 @@ class EngineEnd:
                 for request_id in block.ids:
                     peer.fail(request_id, LinkError(f"the rows could not be read: {error}"))
             return
-        for ask, rows, deadline_s, caller in requests:
-            self._start(peer, ask, rows, deadline_s, caller)
+        for ask, rows, terms in requests:
+            self._start(peer, ask, rows, terms)
         for request_id in asks.cancels:
             peer.cancel(request_id)
 
-    def _read(self, peer: Peer, block: AsksBlock, reader: FrameReader) -> Iterable[tuple[Ask, Rows, float, str | None]]:
+    def _read(self, peer: Peer, block: AsksBlock, reader: FrameReader) -> Iterable[tuple[Ask, Rows, _Terms]]:
         target = self._targets[block.entry]
         columns = [codec.read(reader, block.counts) for codec in target.inputs]
         n_axes = len(target.served.signature.axes)
         told = iter(block.lengths)
         found = []
-        for place, (request_id, n_rows) in enumerate(zip(block.ids, block.counts, strict=True)):
+        terms = zip(block.deadlines_s, block.callers, block.priorities, strict=True)
+        for place, (request_id, n_rows, term) in enumerate(zip(block.ids, block.counts, terms, strict=True)):
             lengths = [tuple(itertools.islice(told, n_axes)) for _ in range(n_rows)] if n_axes else None
             rows = Rows(n_rows, tuple(column[place] for column in columns), lengths)
             ask = Ask(peer, request_id, target, n_rows, self._on_waited)
-            found.append((ask, rows, block.deadlines_s[place], block.callers[place]))
+            found.append((ask, rows, term))
         return found
 
     @staticmethod
-    def _start(peer: Peer, ask: Ask, rows: Rows, deadline_s: float, caller: str | None) -> None:
+    def _start(peer: Peer, ask: Ask, rows: Rows, terms: _Terms) -> None:
         peer.open[ask.id] = ask
+        deadline_s, caller, priority = terms
         try:
             timeout_s = deadline_s - time.monotonic()
-            ask.ticket = ask.target.served.predict(rows, timeout_s=timeout_s, on_done=ask.done, caller=caller)
+            ask.ticket = ask.target.served.predict(
+                rows, timeout_s=timeout_s, on_done=ask.done, caller=caller, priority=priority
+            )
         except RowwiseError as error:
             peer.fail(ask.id, error)
         except Exception:  # noqa: BLE001 - a bug of ours; the caller still gets one answer

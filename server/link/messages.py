@@ -56,8 +56,8 @@ class Seen(msgspec.Struct, array_like=True, tag="seen", frozen=True):
 class AsksBlock(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Requests of one entry point. ``ids`` are the worker's own, each used once; ``counts`` are their rows.
 
-    ``callers`` tell whose they are, as far as that is known. ``lengths`` are the true sizes of the length axes, row by
-    row; empty where there are none.
+    ``callers`` tell whose they are, as far as that is known; ``priorities`` which go first, None being the ordinary
+    one. ``lengths`` are the true sizes of the length axes, row by row; empty where there are none.
     """
 
     entry: int
@@ -65,6 +65,7 @@ class AsksBlock(msgspec.Struct, array_like=True, frozen=True, gc=False):
     counts: list[int]
     deadlines_s: list[float]
     callers: list[str | None]
+    priorities: list[int | None]
     lengths: list[int]
 
 

@@ -66,6 +66,7 @@ class Link(Protocol):
         *,
         deadline_s: float,
         caller: str | None,
+        priority: int | None,
         on_done: Callable[[RemoteAnswer], None],
     ) -> RemoteTicket:
         """Send rows at the end of the tick. Errors: EngineGone."""
@@ -77,7 +78,7 @@ class Link(Protocol):
 class RemoteTicket:
     """A request on its way to the engine and back. Written by the worker's end."""
 
-    __slots__ = ("_link", "caller", "deadline_s", "id", "model", "on_done", "rows")
+    __slots__ = ("_link", "caller", "deadline_s", "id", "model", "on_done", "priority", "rows")
 
     def __init__(
         self,
@@ -88,6 +89,7 @@ class RemoteTicket:
         *,
         deadline_s: float,
         caller: str | None,
+        priority: int | None,
         on_done: Callable[[RemoteAnswer], None],
     ) -> None:
         self._link = link
@@ -97,6 +99,7 @@ class RemoteTicket:
         self.rows: Rows | None = rows
         self.deadline_s = deadline_s
         self.caller = caller
+        self.priority = priority
         #: None once it was called.
         self.on_done: Callable[[RemoteAnswer], None] | None = on_done
 
@@ -141,6 +144,7 @@ class RemoteModel:
         on_done: Callable[[RemoteAnswer], None],
         spent_s: float = 0.0,
         caller: str | None = None,
+        priority: int | None = None,
     ) -> RemoteTicket:
         """Send a request's rows to the engine; ``on_done`` is called once, on the event loop's thread.
 
@@ -149,4 +153,4 @@ class RemoteModel:
         """
         patience_s = self._default_timeout_s if timeout_s is None else timeout_s
         deadline_s = time.monotonic() - spent_s + patience_s
-        return self._link.ask(self, rows, deadline_s=deadline_s, caller=caller, on_done=on_done)
+        return self._link.ask(self, rows, deadline_s=deadline_s, caller=caller, priority=priority, on_done=on_done)

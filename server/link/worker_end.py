@@ -87,6 +87,7 @@ class WorkerEnd:
         *,
         deadline_s: float,
         caller: str | None,
+        priority: int | None,
         on_done: Callable[[RemoteAnswer], None],
     ) -> RemoteTicket:
         """Send rows at the end of the tick. Errors: EngineGone; LinkGarbled for rows that are not the model's."""
@@ -96,7 +97,16 @@ class WorkerEnd:
             misfit = codec.misfit(column, rows.n)
             if misfit is not None:
                 raise LinkGarbled(misfit)
-        ticket = RemoteTicket(self, next(self._ids), model, rows, deadline_s=deadline_s, caller=caller, on_done=on_done)
+        ticket = RemoteTicket(
+            self,
+            next(self._ids),
+            model,
+            rows,
+            deadline_s=deadline_s,
+            caller=caller,
+            priority=priority,
+            on_done=on_done,
+        )
         self._waiting[ticket.id] = ticket
         self._outbox.setdefault(model, []).append(ticket)
         self._flush_soon()
@@ -227,6 +237,7 @@ def _block(model: RemoteModel, tickets: list[RemoteTicket], writer: FrameWriter)
         [rows.n for rows in asked],
         [ticket.deadline_s for ticket in tickets],
         [ticket.caller for ticket in tickets],
+        [ticket.priority for ticket in tickets],
         [size for rows in asked if rows.lengths is not None for lengths in rows.lengths for size in lengths],
     )
 

@@ -73,6 +73,7 @@ class PredictRequest:
     signature_name: str | None = None
     codec: Encoder | None = None
     timeout_s: float | None = None
+    priority: int | None = None
 
     def encode(self, outputs: Sequence[Column]) -> Encoded:
         """Write the answer; ``outputs`` are in the signature's order."""

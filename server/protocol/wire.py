@@ -42,6 +42,10 @@ class WireRequest(Protocol):
     def timeout_s(self) -> float | None:
         """The deadline that the body itself names, seconds from the request's start; None: none."""
 
+    @property
+    def priority(self) -> int | None:
+        """How soon the body wants it, 1 before all others; None: it does not say."""
+
     def encode(self, outputs: Sequence[Column]) -> Encoded:
         """Write the answer; ``outputs`` are in the signature's order."""
 

@@ -9,7 +9,8 @@
       trash/                 what is being deleted; emptied at open
       models/<name>/
         numbers.json         {"last": 3}: the highest version number ever given out; outlives the versions
-        active.json          {"version": 2}: which version answers; absent where none does
+        active.json          {"version": 2}: which version answers; absent where none does, and "unloaded": true
+                             in it where it was withdrawn
         <version>/
           record.json        state, reason, when
           spec.json          the registration's options, as they came

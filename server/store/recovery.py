@@ -43,6 +43,10 @@ class ModelIndex:
     versions: dict[int, VersionRecord] = field(default_factory=dict)
     #: The version that answers: always a BUILT one of ``versions``, or None.
     active: int | None = None
+    #: True: none answers because the model was unloaded, and none is to until it is loaded again.
+    is_unloaded: bool = False
+    #: The version that answered before that; None where it is not known, or not there any more.
+    unloaded: int | None = None
     #: The highest number ever given out: at least that of every version here.
     last: int = 0
     #: Versions up to this one were deleted with the model: below every version here.
@@ -99,9 +103,10 @@ def _recover_model(layout: Layout, disk: Disk, name: str, damage: list[str]) -> 
         elif entry not in state_files:
             damage.append(f"{str(entry)!r} is not a version's directory: left alone")
     index.versions = dict(sorted(index.versions.items()))
-    index.active = _recover_active(layout, name, index, damage)
+    _recover_active(layout, name, index, damage)
+    answered = index.unloaded if index.active is None else index.active
     for number, record in index.versions.items():
-        if record.awaits_switch and index.active is not None and number <= index.active:
+        if record.awaits_switch and answered is not None and number <= answered:
             # It has answered, or a newer one has; who goes back to an older one later must not find it in the way.
             index.versions[number] = replace(record, awaits_switch=False)
             with suppress(StoreUnwritable):
@@ -161,23 +166,27 @@ def _clear_for_building(version: VersionLayout, disk: Disk) -> None:
     disk.make_directory(version.staging)
 
 
-def _recover_active(layout: Layout, name: str, index: ModelIndex, damage: list[str]) -> int | None:
+def _recover_active(layout: Layout, name: str, index: ModelIndex, damage: list[str]) -> None:
     path = layout.active(name)
     try:
-        active = _number(path, read_json(path), "version")
+        document = read_json(path)
+        active = _number(path, document, "version")
     except FileNotFoundError:
-        return None
+        return
     except StoreDamaged as error:
         damage.append(f"{error}; no version of model {name!r} is active: activate one")
-        return None
+        return
     if active <= index.deleted:
-        return None
+        return
     record = index.versions.get(active)
-    if record is None or record.state is not State.BUILT:
+    is_there = record is not None and record.state is State.BUILT
+    if document.get("unloaded") is True:
+        index.is_unloaded, index.unloaded = True, active if is_there else None
+    elif is_there:
+        index.active = active
+    else:
         why = "is missing" if record is None else f"is {record.state}: {record.reason}"
         damage.append(f"the active version {active} of model {name!r} {why}; activate another one")
-        return None
-    return active
 
 
 def record_to_json(record: VersionRecord) -> dict[str, Any]:

@@ -25,12 +25,12 @@ from server.store.durable import Disk, encode_json, read_json
 from server.store.errors import (
     Conflict,
     ModelNotFound,
-    NotAStore,
     StoreDamaged,
     StoreFull,
     StoreUnwritable,
     VersionNotFound,
 )
+from server.store.format import check_format
 from server.store.layout import STORE_FORMAT, Layout, VersionLayout, check_name
 from server.store.lock import StoreLock
 from server.store.records import State, VersionRecord
@@ -75,7 +75,7 @@ class Store:
         disk = disk or Disk()
         layout = Layout(root.absolute())
         disk.make_directory(layout.root)
-        _check_format(layout)
+        check_format(layout)
         lock = StoreLock(layout.lock)
         lock.acquire()
         try:
@@ -120,6 +120,20 @@ class Store:
     def active(self, name: str) -> int | None:
         """Return the version that answers where a request names none. Errors: ModelNotFound."""
         return self._index(name).active
+
+    def is_unloaded(self, name: str) -> bool:
+        """Return whether no version answers because the model was unloaded. Errors: ModelNotFound."""
+        return self._index(name).is_unloaded
+
+    def loadable(self, name: str) -> int | None:
+        """Return the version that loading the model means: the one that answers, or did, else the newest built one.
+
+        Errors: ModelNotFound.
+        """
+        index = self._index(name)
+        known = index.unloaded if index.active is None else index.active
+        built = [number for number, record in index.versions.items() if record.state is State.BUILT]
+        return known if known in built else max(built, default=None)
 
     def spec(self, name: str, version: int) -> dict[str, Any]:
         """Read the registration's options. Errors: ModelNotFound; VersionNotFound; StoreDamaged."""
@@ -274,7 +288,7 @@ class Store:
             if index.active != version:
                 self._lock.check_writable()
                 self._disk.write_json(self._layout.active(name), {"version": version})
-                index.active = version
+                index.active, index.is_unloaded, index.unloaded = version, False, None
             for number, waiting in list(index.versions.items()):
                 if waiting.awaits_switch and number <= version:
                     # Where that fails, the next opening of the store does it.
@@ -283,12 +297,14 @@ class Store:
             return _stamped(index.versions[version], index)
 
     def deactivate(self, name: str) -> None:
-        """Let no version of the model answer. Errors: ModelNotFound."""
+        """Let no version of the model answer, until one is activated; which one did is kept. Errors: ModelNotFound."""
         with self._writing:
             index = self._index(name)
-            if index.active is not None:
-                self._disk.remove_file(self._layout.active(name))
-                index.active = None
+            if index.is_unloaded:
+                return
+            self._lock.check_writable()
+            self._disk.write_json(self._layout.active(name), {"version": index.active or 0, "unloaded": True})
+            index.active, index.is_unloaded, index.unloaded = None, True, index.active
 
     def delete(self, name: str, version: int | None = None) -> None:
         """Delete one version, or the model with all of its versions at one moment.
@@ -303,6 +319,7 @@ class Store:
                 removed = list(index.versions)
                 self._disk.write_json(self._layout.numbers(name), _numbers(index.last, index.last))
                 index.versions, index.active, index.deleted = {}, None, index.last
+                index.is_unloaded, index.unloaded = False, None
                 self._disk.remove_file(self._layout.active(name))
                 for number in removed:
                     self._disk.discard(self._layout.version(name, number).path)
@@ -316,6 +333,8 @@ class Store:
             trash = self._layout.trash / f"{name}-{version}"
             self._disk.move(self._layout.version(name, version).path, trash)
             index.versions = {number: record for number, record in index.versions.items() if number != version}
+            if index.unloaded == version:
+                index.unloaded = None
         self._disk.discard(trash)
 
     def _index(self, name: str) -> ModelIndex:
@@ -365,26 +384,3 @@ def _not_built(record: VersionRecord) -> str:
 
 def _numbers(last: int, deleted: int) -> dict[str, int]:
     return {"last": last, "deleted": deleted}
-
-
-def _check_format(layout: Layout) -> None:
-    try:
-        found = read_json(layout.format).get("format_version")
-    except FileNotFoundError:
-        # Hidden entries and lost+found belong to file systems and volumes; "lock" is ours, made before the format.
-        foreign = sorted(
-            entry.name
-            for entry in layout.root.iterdir()
-            if not entry.name.startswith(".") and entry.name not in ("lock", "lost+found")
-        )
-        if foreign:
-            raise NotAStore(
-                f"{str(layout.root)!r} is not a model store (it holds {foreign[0]!r} and no {layout.format.name}): "
-                "name a new or empty directory as --store"
-            ) from None
-        return
-    if found != STORE_FORMAT:
-        raise NotAStore(
-            f"{str(layout.root)!r} is a store of format {found!r}, this server reads format {STORE_FORMAT}: "
-            "use the release that wrote it, or register the models again in a new store"
-        )

@@ -20,6 +20,7 @@ from server.web.health_routes import health_router
 from server.web.interfaces import Batches, Catalog
 from server.web.management import management_router
 from server.web.model_status import model_status_router
+from server.web.oip_routes import oip_model_router, oip_repository_router
 from server.web.status import Reply, error_body, error_reply, internal_error_reply
 
 __all__ = ["create_application"]
@@ -40,7 +41,10 @@ def create_application(
     app.include_router(management_router(catalog, settings, metrics, gate))
     if batches is not None:
         app.include_router(debug_router(batches, gate))
-    app.include_router(model_status_router(catalog, gate if settings().protect_predict else None))
+    asking = gate if settings().protect_predict else None
+    app.include_router(model_status_router(catalog, asking))
+    app.include_router(oip_model_router(catalog, asking))
+    app.include_router(oip_repository_router(catalog, settings, gate))
 
     @app.exception_handler(RowwiseError)
     async def refused(_: Request, error: RowwiseError) -> Response:

@@ -12,6 +12,7 @@ from server.protocol import Column, Rows
 from server.request_counts import VersionRequests
 from server.signature import ModelSignature
 from server.spec import ModelSpec
+from server.statistics import EntryStatistics
 from server.store.records import VersionRecord
 
 __all__ = [
@@ -20,9 +21,11 @@ __all__ = [
     "Catalog",
     "EntryPoint",
     "RequestMetrics",
+    "ResidentModel",
     "ServedDerivative",
     "ServedModel",
     "ServingCatalog",
+    "ServingVersion",
     "Ticket",
 ]
 
@@ -97,8 +100,11 @@ class EntryPoint(Protocol):
         on_done: Callable[[Answer], None],
         spent_s: float = 0.0,
         caller: str | None = None,
+        priority: int | None = None,
     ) -> Ticket:
         """Admit rows. Of ``timeout_s``, or the model's own, ``spent_s`` are over; ``caller`` is who sent them.
+
+        Rows of a lower ``priority`` go first, 1 before all; None is the ordinary one.
 
         ``on_done`` is called exactly once, on the event loop's thread, maybe before this returns.
 
@@ -112,6 +118,26 @@ class ServedModel(EntryPoint, Protocol):
     @property
     def derivatives(self) -> Sequence[ServedDerivative]:
         """The other entry points."""
+
+
+class ResidentModel(ServedModel, Protocol):
+    """A version that answers, as the process knows it that runs it."""
+
+    @property
+    def statistics(self) -> EntryStatistics:
+        """How its predictions went since it was loaded."""
+
+    @property
+    def batch_sizes(self) -> Sequence[int]:
+        """Rows of the batches that it can run, ascending."""
+
+
+class ServingVersion(Protocol):
+    """A version that serves."""
+
+    @property
+    def model(self) -> ResidentModel:
+        """Who answers."""
 
 
 class ServedDerivative(Protocol):
@@ -167,6 +193,12 @@ class ServingCatalog(Protocol):
 class Catalog(ServingCatalog, Protocol):
     """All models of the server and what can be done with them."""
 
+    def resolve(self, name: str, version: int | None = None) -> ResidentModel:
+        """Return who answers; None is the active version. Errors: ModelNotFound, VersionNotFound, ModelNotReady."""
+
+    def serving(self) -> Sequence[ServingVersion]:
+        """Return every version that serves."""
+
     async def register(self, name: str, spec: ModelSpec, source: Source) -> VersionRecord:
         """Record a new version as BUILDING and start its build. Owns an archive's file from then on."""
 
@@ -181,6 +213,12 @@ class Catalog(ServingCatalog, Protocol):
 
     async def activate(self, name: str, version: int) -> VersionRecord:
         """Switch to a version. Errors: not found, Conflict."""
+
+    async def load(self, name: str) -> VersionRecord:
+        """Let the version answer that did before an unload, else the newest built one. Errors: not found, Conflict."""
+
+    async def unload(self, name: str) -> VersionRecord:
+        """Let no version answer, also after a restart. Errors: not found."""
 
     async def set_shadow(self, name: str, version: int, share: float) -> dict[str, Any]:
         """Let a version run on a share of the live batches; 0 ends it. Errors: not found, Conflict, EngineError."""

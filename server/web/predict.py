@@ -145,6 +145,7 @@ class Predictor:
             on_done=call.done,
             spent_s=time.monotonic() - received_s,
             caller=call.caller,
+            priority=request.priority,
         )
 
     def _failed(self, call: PredictCall, error: Exception) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from server.batching import Draining
 from server.engine import ArtifactRefused
-from server.store import ModelNotReady, State
+from server.store import Conflict, ModelNotFound, ModelNotReady, State, VersionNotLoaded
 from tests.catalog.world import Server, World
 
 
@@ -29,6 +29,57 @@ def test_restarted_server_serves_what_was_active_without_building(server: Server
 
     server.run(first)
     assert server.run(second).builder.started == []
+
+
+def test_an_unloaded_model_stays_so_after_a_restart_and_load_brings_its_version_back(server: Server) -> None:
+    async def first(world: World) -> None:
+        await world.register("m:times1")
+        await world.register("m:times2")
+        await world.catalog.activate("model", 1)
+        assert (await world.catalog.unload("model")).state is State.UNLOADED
+        with pytest.raises(VersionNotLoaded):
+            world.catalog.resolve("model")
+        assert (world.catalog.readiness(), world.catalog.serving()) == ([], [])
+        assert world.announced[-1] == []
+
+    async def second(world: World) -> None:
+        assert world.catalog.readiness() == []
+        with pytest.raises(VersionNotLoaded):
+            world.catalog.resolve("model")
+        record = await world.catalog.load("model")
+        assert (record.version, record.state, record.active) == (1, State.AVAILABLE, True)
+        assert await world.predict(7.0) == 7.0
+
+    async def third(world: World) -> None:
+        await world.settle(lambda: not world.catalog.readiness())
+        assert await world.predict(7.0) == 7.0
+
+    server.run(first)
+    # It is expected by name too: that it was unloaded is the later word.
+    assert server.run(second, expected={"model": "m:times3"}).builder.started == []
+    server.run(third)
+
+
+def test_a_model_without_a_built_version_can_not_be_loaded(server: Server) -> None:
+    async def scenario(world: World) -> None:
+        await world.register("m:refused")
+        with pytest.raises(Conflict, match="no version of model 'model' is built: version 1 is FAILED"):
+            await world.catalog.load("model")
+        with pytest.raises(ModelNotFound):
+            await world.catalog.unload("nobody")
+
+    server.run(scenario)
+
+
+def test_a_request_that_was_admitted_before_the_unload_is_answered(server: Server) -> None:
+    async def scenario(world: World) -> None:
+        await world.register("m:times2")
+        asked = [asyncio.create_task(world.predict(float(x))) for x in range(20)]
+        await asyncio.sleep(0)
+        await world.catalog.unload("model")
+        assert await asyncio.gather(*asked) == [2.0 * x for x in range(20)]
+
+    server.run(scenario)
 
 
 def test_restart_with_a_damaged_active_version_says_so_and_serves_the_others(server: Server, tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ class Request:
     timeout_s: float | None
     on_done: Callable[[Any], None]
     caller: str | None
+    priority: int | None = None
     cancelled: bool = False
 
     def cancel(self) -> bool:
@@ -100,10 +101,11 @@ class Model:
         on_done: Callable[[Any], None],
         spent_s: float = 0.0,
         caller: str | None = None,
+        priority: int | None = None,
     ) -> Request:
         if self.refusal is not None:
             raise self.refusal
-        request = Request(rows, timeout_s, on_done, caller)
+        request = Request(rows, timeout_s, on_done, caller, priority)
         self.requests.append(request)
         if not self.holds:
             request.finish()

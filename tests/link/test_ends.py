@@ -45,6 +45,20 @@ def test_strings_and_rows_of_differing_length_arrive_as_they_were_sent() -> None
     run(test)
 
 
+def test_a_requests_priority_and_caller_arrive_with_it() -> None:
+    async def test() -> None:
+        async with Ends(Model()) as ends:
+            done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+            rows = Rows(1, (np.ones((1, 3), np.float32),))
+            ends.model().predict(rows, timeout_s=None, on_done=done.set_result, caller="me", priority=1)
+            await done
+            await ask(ends.model(), 1).answer()
+            told = [(request.caller, request.priority) for request in ends.serving[0].model.requests]
+            assert told == [("me", 1), (None, None)]
+
+    run(test)
+
+
 def test_requests_of_one_tick_travel_in_one_message_and_so_do_their_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
     send = LoopSocket.send

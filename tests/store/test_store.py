@@ -101,10 +101,30 @@ def test_deactivating_leaves_the_versions(store: Store, root: Path) -> None:
     store.activate("digits", build(store, "digits", "one"))
     store.deactivate("digits")
     store.deactivate("digits")
-    assert store.active("digits") is None
+    assert (store.active("digits"), store.is_unloaded("digits")) == (None, True)
     with reopened(store, root) as again:
-        assert again.active("digits") is None
+        assert (again.active("digits"), again.is_unloaded("digits")) == (None, True)
         assert again.record("digits", 1).state is State.BUILT
+        assert again.damage == ()
+
+
+def test_what_loading_a_model_means_is_what_answered_last_else_the_newest_built_version(
+    store: Store, root: Path
+) -> None:
+    for text in ("one", "two", "three"):
+        build(store, "digits", text)
+    store.create_version("digits", SPEC)
+    assert store.loadable("digits") == 3
+    store.activate("digits", 2)
+    store.deactivate("digits")
+    with reopened(store, root) as again:
+        assert again.loadable("digits") == 2
+        again.delete("digits", 2)
+        assert again.loadable("digits") == 3
+    with Store.open(root) as last:
+        assert (last.is_unloaded("digits"), last.loadable("digits"), last.damage) == (True, 3, ())
+        last.activate("digits", 1)
+        assert (last.is_unloaded("digits"), last.loadable("digits")) == (False, 1)
 
 
 # Numbers.
@@ -186,6 +206,8 @@ def test_a_name_that_could_climb_is_refused_by_every_method(store: Store, root: 
         lambda: store.fail(name, 1, ""),
         lambda: store.activate(name, 1),
         lambda: store.deactivate(name),
+        lambda: store.is_unloaded(name),
+        lambda: store.loadable(name),
         lambda: store.delete(name),
         lambda: store.delete(name, 1),
     ):

@@ -20,6 +20,7 @@ from server.protocol import Column, Rows
 from server.settings import Settings
 from server.signature import LengthAxis, ModelSignature, TensorSignature
 from server.spec import ModelSpec
+from server.statistics import EntryStatistics
 from server.store.errors import Conflict, ModelNotFound, ModelNotReady, VersionNotFound
 from server.store.records import State, VersionRecord
 from server.web import create_app
@@ -85,6 +86,9 @@ class ScriptedModel:
     timeouts_s: list[float | None] = field(default_factory=list)
     spent_s: list[float] = field(default_factory=list)
     callers: list[str | None] = field(default_factory=list)
+    priorities: list[int | None] = field(default_factory=list)
+    statistics: EntryStatistics = field(default_factory=EntryStatistics)
+    batch_sizes: Sequence[int] = (1, 4, 16)
     tickets: list[ScriptedTicket] = field(default_factory=list)
     held: list[Callable[[Any], None]] = field(default_factory=list)
     admitted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -97,6 +101,7 @@ class ScriptedModel:
         on_done: Callable[[Any], None],
         spent_s: float = 0.0,
         caller: str | None = None,
+        priority: int | None = None,
     ) -> ScriptedTicket:
         if self.refusal is not None:
             raise self.refusal
@@ -104,6 +109,7 @@ class ScriptedModel:
         self.timeouts_s.append(timeout_s)
         self.spent_s.append(spent_s)
         self.callers.append(caller)
+        self.priorities.append(priority)
         self.tickets.append(ScriptedTicket())
         self.admitted.set()
         if self.holds:
@@ -117,6 +123,13 @@ class ScriptedModel:
     @staticmethod
     def sums(rows: Rows) -> list[Column]:
         return [np.asarray(rows.columns[0]).sum(axis=1, dtype=np.float32)]
+
+
+@dataclass
+class ScriptedServing:
+    """A version that serves."""
+
+    model: ScriptedModel
 
 
 class ScriptedCatalog:
@@ -197,6 +210,22 @@ class ScriptedCatalog:
             if key[0] == name:
                 self.records[key] = replace(self.records[key], active=key[1] == version)
         return self.records[name, version]
+
+    async def load(self, name: str) -> VersionRecord:
+        built = [record for record in self.versions(name) if (name, record.version) in self.served]
+        if not built:
+            raise Conflict(f"no version of model {name!r} is built")
+        self.records[name, built[-1].version] = replace(built[-1], state=State.AVAILABLE, active=True)
+        return self.records[name, built[-1].version]
+
+    async def unload(self, name: str) -> VersionRecord:
+        for record in self.versions(name):
+            if record.active:
+                self.records[name, record.version] = replace(record, state=State.UNLOADED, active=False)
+        return self.versions(name)[-1]
+
+    def serving(self) -> list[ScriptedServing]:
+        return [ScriptedServing(self.served[key]) for key, record in self.records.items() if record.active]
 
     async def set_shadow(self, name: str, version: int, share: float) -> dict[str, Any]:
         if self.version(name, version).active:
