@@ -13,13 +13,15 @@ from server.protocol.errors import (
     WrongKeys,
     WrongShape,
 )
+from server.protocol.number_buffers import SHARED_PARSER_MAX_BYTES
+from server.protocol.oip import OIP_JSON, OipFormat, oip_format
 from server.protocol.rows import JSON, Array, Column, Encoded, Headers, PredictRequest, Rows
-from server.protocol.tfs_buffer import SHARED_PARSER_MAX_BYTES
 from server.protocol.tfs_json import TFS_JSON, PredictCodec, codec_for, decode_predict, encode_predict
 from server.protocol.wire import Asked, WireFormat, WireRequest
 
 __all__ = [
     "JSON",
+    "OIP_JSON",
     "SHARED_PARSER_MAX_BYTES",
     "TFS_JSON",
     "Array",
@@ -29,6 +31,7 @@ __all__ = [
     "Encoded",
     "Headers",
     "MalformedRequest",
+    "OipFormat",
     "PredictCodec",
     "PredictRequest",
     "ProtocolError",
@@ -44,4 +47,5 @@ __all__ = [
     "codec_for",
     "decode_predict",
     "encode_predict",
+    "oip_format",
 ]

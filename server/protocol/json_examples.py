@@ -29,8 +29,8 @@ _MAX_DIMENSIONS = 64
 _JSON_TYPES: dict[str, set[type]] = {"float": {float, int}, "integer": {int}, "bool": {bool}}
 
 
-def parse_json(body: bytes) -> Any:
-    """Parse JSON, and the tokens NaN, Infinity and -Infinity besides.
+def parse_json(body: bytes, *, expected: str = "a JSON object with 'instances' or 'inputs'") -> Any:
+    """Parse JSON, and the tokens NaN, Infinity and -Infinity besides. ``expected`` says what an empty body lacks.
 
     Errors: MalformedRequest, also for numbers that no double holds and for nesting past what can be read.
     """
@@ -39,7 +39,7 @@ def parse_json(body: bytes) -> Any:
     except ValueError:
         pass  # NaN tokens, or really malformed: the standard library knows both and says where.
     if not body:
-        raise MalformedRequest("the body is empty: send a JSON object with 'instances' or 'inputs'")
+        raise MalformedRequest(f"the body is empty: send {expected}")
     try:
         return json.loads(body.decode("utf-8"), parse_float=_finite)
     except UnicodeDecodeError as error:
@@ -91,10 +91,13 @@ class ExampleReader:
 
     def read(self, value: Any, *, index: int, lengths: dict[str, tuple[int, str]]) -> Array:
         """Return the array of example ``index``. Errors: WrongShape, WrongDtype."""
-        shape = self._shape(value, index, lengths)
+        return self.read_as(value, self._shape(value, index, lengths), index=index)
+
+    def read_as(self, value: Any, shape: tuple[int, ...], *, index: int) -> Array:
+        """Return the array of example ``index``, whose shape is known. Errors: WrongShape, WrongDtype."""
         flat: list[Any] = []
         self._flatten(value, shape, 0, flat, index)
-        return self._convert(flat, shape, index).reshape(shape)
+        return self.convert(flat, shape, index=index).reshape(shape)
 
     def _where(self, index: int) -> str:
         return f"input {self._tensor.name!r} of instance {index}"
@@ -169,7 +172,8 @@ class ExampleReader:
             for inner in value:
                 self._flatten(inner, shape, depth + 1, flat, index)
 
-    def _convert(self, flat: list[Any], shape: tuple[int, ...], index: int) -> Array:
+    def convert(self, flat: list[Any], shape: tuple[int, ...], *, index: int) -> Array:
+        """Return the values of an example of that shape, flat as they are given. Errors: WrongShape, WrongDtype."""
         if self._dtype is None:
             raise WrongDtype(
                 f"input {self._tensor.name!r} is {self._tensor.dtype}, which JSON has no form for: "

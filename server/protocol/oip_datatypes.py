@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["DATATYPES", "DTYPES", "ONLY_BINARY"]
+__all__ = ["DATATYPES", "DTYPES", "ONLY_BINARY", "datatype_of"]
 
 #: Source: the protocol's table of tensor data types, and BF16 of its binary tensor data extension.
 DATATYPES = {
@@ -22,6 +22,12 @@ DATATYPES = {
     "string": "BYTES",
 }
 DTYPES = {datatype: dtype for dtype, datatype in DATATYPES.items()}
+
+
+def datatype_of(dtype: str) -> str:
+    """Return the protocol's name of a dtype; ours in capitals for what it has no name for."""
+    return DATATYPES.get(dtype, dtype.upper())
+
 
 #: Those that have no form in JSON.
 ONLY_BINARY = frozenset({"FP16", "BF16"})

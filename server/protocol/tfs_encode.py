@@ -18,7 +18,7 @@ from server.protocol.dtypes import shortest_doubles
 from server.protocol.rows import Array, Column
 from server.signature import ModelSignature
 
-__all__ = ["encode_predict"]
+__all__ = ["encode_predict", "float_tokens", "json_strings"]
 
 #: Type characters of the dtypes that orjson writes in place and as briefly as can be: bool, integers, float32, float64.
 _NATIVE = frozenset("?bBhHiIlLqQfd")
@@ -58,7 +58,7 @@ def _ready(column: Column, name: str) -> Any:
     if kind in _NATIVE and column.dtype.isnative and column.ndim:
         return column if column.flags.c_contiguous else np.ascontiguousarray(column)
     if kind in "OSU":
-        return _strings(column.tolist(), in_base64=name.endswith("_bytes"))
+        return json_strings(column.tolist(), in_base64=name.endswith("_bytes"))
     halves = shortest_doubles(column)
     if halves is not None:
         return halves if halves.ndim else halves[()]
@@ -66,9 +66,10 @@ def _ready(column: Column, name: str) -> Any:
     return native if native.ndim else native[()]
 
 
-def _strings(value: Any, *, in_base64: bool) -> Any:
+def json_strings(value: Any, *, in_base64: bool) -> Any:
+    """Return byte strings, nested as they are, as JSON has them: text, or objects with ``b64``."""
     if isinstance(value, list):
-        return [_strings(inner, in_base64=in_base64) for inner in value]
+        return [json_strings(inner, in_base64=in_base64) for inner in value]
     if isinstance(value, str):
         value = value.encode("utf-8", "surrogatepass")
     if not in_base64:
@@ -83,20 +84,21 @@ def _with_tokens(column: Any) -> Any:
     """Return a column whose float rows are finished text, NaN and infinities as their tokens."""
     if isinstance(column, np.ndarray) and column.dtype.kind != "f":
         return column
-    return [_fragment(row) if isinstance(row, np.ndarray | np.floating) else row for row in column]
+    return [orjson.Fragment(float_tokens(row)) if isinstance(row, np.ndarray | np.floating) else row for row in column]
 
 
-def _fragment(row: Array | np.floating[Any]) -> orjson.Fragment:
+def float_tokens(row: Array | np.floating[Any]) -> bytes:
+    """Write floats of any shape, NaN and infinities as their tokens."""
     values = np.asarray(row)
     flat = values.reshape(-1)
     finite = np.isfinite(flat)
     zeroed = np.where(finite, flat, flat.dtype.type(0))
     tokens = orjson.dumps(zeroed, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
     if not flat.size:
-        return orjson.Fragment(orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY))
+        return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
     for index in np.flatnonzero(~finite):
         value = flat[index]
         tokens[index] = b"NaN" if np.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"
     for size in reversed(values.shape):
         tokens = [b"[" + b",".join(tokens[start : start + size]) + b"]" for start in range(0, len(tokens), size)]
-    return orjson.Fragment(tokens[0])
+    return tokens[0]

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from server.protocol.dtypes import float_limit, kind_of, numpy_dtype
+from server.protocol.number_buffers import narrow_within
 from server.protocol.rows import Array, Column, PredictRequest, Rows
 from server.signature import ModelSignature, TensorSignature
 
@@ -158,11 +159,3 @@ def _converter(tensor: TensorSignature) -> Callable[[list[Any]], Column | None]:
         return None if any(row is None for row in rows) else rows  # type: ignore[return-value]
 
     return stacked if tensor.is_fixed else ragged
-
-
-def narrow_within(doubles: np.ndarray[Any, np.dtype[np.float64]], dtype: np.dtype[Any], limit: float) -> Array | None:
-    """Narrow doubles whose sum of squares is at most ``limit``, so that none can overflow; else return None.
-
-    One pass of BLAS costs less than any elementwise comparison: 0.6 us for 64 values, against 1.8 us.
-    """
-    return None if not np.vdot(doubles, doubles) <= limit else doubles.astype(dtype)

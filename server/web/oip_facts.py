@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from typing import Any
 
-from server.protocol.oip_datatypes import DATATYPES
+from server.protocol.oip_datatypes import datatype_of
+from server.protocol.tensor_rows import batch_shape
 from server.signature import ModelSignature, TensorSignature
 from server.statistics import BatchTimes, EntryStatistics
 from server.store.records import State, VersionRecord
@@ -141,25 +142,21 @@ def index_entry(record: VersionRecord) -> dict[str, str]:
     }
 
 
-def _shape(tensor: TensorSignature) -> list[int]:
-    return [dim if isinstance(dim, int) else -1 for dim in tensor.shape]
-
-
 def _metadata_of(tensor: TensorSignature, signature: ModelSignature) -> dict[str, Any]:
     more: dict[str, Any] = {"optional": True} if tensor.is_optional else {}
     longest = {axis.name: axis.max for axis in signature.axes}
     if not tensor.is_fixed and all(isinstance(dim, int) or dim in longest for dim in tensor.shape):
         more["max_shape"] = [-1, *(dim if isinstance(dim, int) else longest[dim] for dim in tensor.shape)]
-    told = {"name": tensor.name, "datatype": DATATYPES[tensor.dtype], "shape": [-1, *_shape(tensor)]}
+    told = {"name": tensor.name, "datatype": datatype_of(tensor.dtype), "shape": batch_shape(tensor)}
     return {**told, "parameters": more} if more else told
 
 
 def _config_of(tensor: TensorSignature) -> dict[str, Any]:
-    datatype = DATATYPES[tensor.dtype]
+    datatype = datatype_of(tensor.dtype)
     return {
         "name": tensor.name,
         "data_type": "TYPE_STRING" if datatype == "BYTES" else f"TYPE_{datatype}",
-        "dims": _shape(tensor),
+        "dims": batch_shape(tensor)[1:],
     }
 
 

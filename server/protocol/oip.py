@@ -1,0 +1,46 @@
+"""The Open Inference Protocol over HTTP, as wire formats.
+
+A body is JSON, or JSON followed by binary values, or the values of a model's only input and nothing else: the header
+Inference-Header-Content-Length tells which. Most requests differ from an earlier one only in their values; what was
+made of that one's form is used again (``oip_form``). Whatever can't be read that way is read exactly, value by value,
+which is also what says what is wrong (``oip_request``, ``oip_plan``, ``oip_values``).
+"""
+
+from __future__ import annotations
+
+from server.protocol.oip_codec import InferCall, OipCodec
+from server.protocol.oip_request import header_bytes
+from server.protocol.wire import Asked
+
+__all__ = ["OIP_JSON", "OipFormat", "oip_format"]
+
+#: Codecs kept.
+_MAX_CODECS = 256
+#: By the identity of the signature. A codec holds its signature, so an identity here is never reused for another.
+_CODECS: dict[int, OipCodec] = {}
+
+
+class OipFormat:
+    """Bodies of which the first ``n_json`` bytes are JSON; None: all of them."""
+
+    __slots__ = ("_n_json",)
+
+    def __init__(self, n_json: int | None) -> None:
+        self._n_json = n_json
+
+    def decode(self, body: bytes, asked: Asked, *, max_instances: int) -> InferCall:
+        """Read the body of an inference request. Errors: every ProtocolError but UnknownSignature."""
+        codec = _CODECS.get(id(asked.signature))
+        if codec is None:
+            if len(_CODECS) >= _MAX_CODECS:
+                _CODECS.clear()
+            codec = _CODECS[id(asked.signature)] = OipCodec(asked)
+        return codec.decode(body, n_json=self._n_json, max_instances=max_instances)
+
+
+OIP_JSON = OipFormat(None)
+
+
+def oip_format(header: bytes | None) -> OipFormat:
+    """Return how a body is to be read, by Inference-Header-Content-Length. Errors: MalformedRequest."""
+    return OIP_JSON if header is None else OipFormat(header_bytes(header))

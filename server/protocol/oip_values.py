@@ -1,0 +1,149 @@
+"""Values of one input of the Open Inference Protocol to an array, from JSON or from bytes.
+
+``data`` may be nested as the shape says, or flat in row-major order.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from server.protocol.dtypes import kind_of, numpy_dtype, shape_text
+from server.protocol.errors import ProtocolError, WrongDtype, WrongShape
+from server.protocol.json_examples import ExampleReader, json_kind, parse_json
+from server.protocol.number_buffers import NumberBuffer, has_shape, parser_for
+from server.protocol.rows import Array
+from server.signature import STRING, ModelSignature, TensorSignature
+
+__all__ = ["ValueReader"]
+
+#: A byte string is preceded by its length.
+_LENGTH = struct.Struct("<I")
+
+
+class ValueReader:
+    """Reads the values of one input."""
+
+    def __init__(self, signature: ModelSignature, tensor: TensorSignature) -> None:
+        self._tensor = tensor
+        self._rank = len(tensor.shape)
+        self._dtype = numpy_dtype(tensor.dtype)
+        self._exact = ExampleReader(signature, tensor)
+        self._numbers = NumberBuffer(tensor.dtype) if kind_of(tensor.dtype) in {"float", "integer"} else None
+
+    def from_json(self, text: bytes, shape: tuple[int, ...], *, body_bytes: int) -> Array:
+        """Read JSON that stands alone, from a body of that size. Errors: every ProtocolError."""
+        if self._numbers is not None:
+            try:
+                flat = _numbers(self._numbers, parser_for(body_bytes).parse(text), text, shape)
+            except (ValueError, TypeError, AttributeError, RuntimeError):
+                flat = None  # NaN tokens, or wrong: the exact way knows
+            if flat is not None:
+                return flat.reshape(shape)
+        return self.from_value(parse_json(text, expected="values"), shape)
+
+    def from_value(self, value: Any, shape: tuple[int, ...]) -> Array:
+        """Read parsed JSON. Errors: WrongShape; WrongDtype."""
+        size = math.prod(shape)
+        if not isinstance(value, list):
+            if shape:
+                raise WrongShape(f"input {self._tensor.name!r}: 'data' must be an array, got {json_kind(value)}")
+            value = [value]
+        is_flat = len(value) == size and not any(isinstance(element, list) for element in value)
+        if is_flat:
+            return self._convert(value, shape)
+        if shape and len(value) == shape[0] and any(isinstance(element, list) for element in value):
+            return self._from_nested(value, shape)
+        if any(isinstance(element, list) for element in value):
+            got = f"nested arrays, {len(value)} at the outermost level"
+        else:
+            got = f"{len(value)} values"
+        raise WrongShape(
+            f"input {self._tensor.name!r}: the shape {shape_text(shape)} takes {size} values, 'data' has {got}"
+        )
+
+    def from_bytes(
+        self, body: bytes, start: int, n_bytes: int, shape: tuple[int, ...], *, is_bare: bool = False
+    ) -> Array:
+        """Read little-endian, row-major values where they lie; nothing is copied but strings.
+
+        ``is_bare``: they are one byte string.
+        Errors: WrongShape, if byte strings are more or fewer than the shape says; WrongDtype for a boolean that is
+            neither 0 nor 1.
+        """
+        if is_bare:
+            values = np.empty(1, object)
+            values[0] = body[start : start + n_bytes]
+            return values
+        if self._tensor.dtype == STRING:
+            return self._strings(memoryview(body)[start : start + n_bytes], math.prod(shape)).reshape(shape)
+        values = np.frombuffer(body, self._dtype, n_bytes // self._dtype.itemsize, start).reshape(shape)
+        if self._dtype == np.bool_ and values.view(np.uint8).max(initial=0) > 1:
+            raise WrongDtype(f"input {self._tensor.name!r}: a BOOL is one byte, 0 or 1; send it so")
+        return values
+
+    def _rows(self, shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+        """Return how many examples a shape has, and the shape of one."""
+        return (shape[0], shape[1:]) if len(shape) > self._rank else (1, shape)
+
+    def _convert(self, flat: list[Any], shape: tuple[int, ...]) -> Array:
+        try:
+            return self._exact.convert(flat, (len(flat),), index=0).reshape(shape)
+        except ProtocolError:
+            # Once more by example, so that the sentence names the one that is wrong.
+            n, inner = self._rows(shape)
+            size = math.prod(inner)
+            for index in range(n):
+                self._exact.convert(flat[index * size : (index + 1) * size], inner, index=index)
+            raise
+
+    def _from_nested(self, value: list[Any], shape: tuple[int, ...]) -> Array:
+        n, inner = self._rows(shape)
+        examples = value if len(shape) > self._rank else [value]
+        rows = [self._exact.read_as(example, inner, index=index) for index, example in enumerate(examples[:n])]
+        return np.stack(rows).reshape(shape)
+
+    def _strings(self, data: memoryview, size: int) -> Array:
+        place = 0
+        n_bytes = len(data)
+        if size * _LENGTH.size > n_bytes:
+            raise WrongShape(self._strings_sentence(size, "fewer"))
+        values = np.empty(size, object)
+        for index in range(size):
+            if place + _LENGTH.size > n_bytes:
+                raise WrongShape(self._strings_sentence(size, "fewer"))
+            (length,) = _LENGTH.unpack_from(data, place)
+            place += _LENGTH.size
+            if place + length > n_bytes:
+                raise WrongShape(self._strings_sentence(size, "fewer, or a length that reaches past their end"))
+            values[index] = bytes(data[place : place + length])
+            place += length
+        if place != n_bytes:
+            raise WrongShape(self._strings_sentence(size, "more"))
+        return values
+
+    def _strings_sentence(self, size: int, got: str) -> str:
+        return (
+            f"input {self._tensor.name!r}: the shape takes {size} byte strings, each after its length in 4 bytes, "
+            f"little-endian; 'binary_data_size' holds {got}"
+        )
+
+
+def _numbers(numbers: NumberBuffer, parsed: Any, text: bytes, shape: Sequence[int]) -> Array | None:
+    """Return the numbers of a parsed array that is flat, or nested as the shape says; None for every other."""
+    size = math.prod(shape)
+    n_brackets = text.count(b"[")
+    if n_brackets != 1:
+        # As many as nested arrays of this shape need, so that none is where a value belongs.
+        n_needed, arrays = 0, 1
+        for length in shape:
+            n_needed += arrays
+            arrays *= length
+        if n_brackets != n_needed or len(parsed) != shape[0] or not has_shape(parsed, shape[1:]):
+            return None
+    flat = numbers.take(parsed)
+    return None if flat is None or flat.size != size else flat
