@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from server.errors import RowwiseError
+from server.protocol import TFS_JSON, WireFormat, oip_format
 from server.settings import Settings
 from server.store.errors import InvalidName
 from server.web.auth import Gate
@@ -193,6 +194,7 @@ class Front:
                 self._gate.check(scope["headers"], scope.get("client"))
             timeout_s = headers.timeout_s()
             headers.check_encoding()
+            wire = oip_format(headers.json_length) if path.is_oip else TFS_JSON
             body = await read_body(
                 receive,
                 length_bytes=headers.length_bytes,
@@ -219,6 +221,7 @@ class Front:
                 traceparent=headers.traceparent,
                 received_s=received_s,
                 caller=None if client is None else client[0],
+                wire=wire,
             )
             if answered is None:
                 return CLIENT_GONE
@@ -238,6 +241,7 @@ class Front:
         traceparent: bytes | None,
         received_s: float,
         caller: str | None,
+        wire: WireFormat,
     ) -> Reply | None:
         """Start a prediction and wait for its reply; None if the caller leaves first."""
         loop = asyncio.get_running_loop()
@@ -257,6 +261,7 @@ class Front:
             traceparent=traceparent,
             received_s=received_s,
             caller=caller,
+            wire=wire,
         )
         if answered.done():
             return answered.result()

@@ -1,9 +1,10 @@
 """The hot lane: predictions answered inside the HTTP protocol, without ASGI.
 
 uvicorn takes a protocol class. This one looks at each request when its headers are complete: a prediction as every
-client sends it (POST to a ``:predict`` path, a Content-Length within the limit) is taken over. Its body goes to the
-``Predictor``, its reply is written in one call. Everything else, and every prediction with something unusual about it
-(chunked, compressed, ``Expect``, HTTP/1.0, a gate to pass), goes the way it would go without this file.
+client sends it (POST to a ``:predict`` or ``/infer`` path, a Content-Length within the limit) is taken over. Its body
+goes to the ``Predictor``, its reply is written in one call. Everything else, and every prediction with something
+unusual about it (chunked, compressed, ``Expect``, HTTP/1.0, a gate to pass), goes the way it would go without this
+file.
 
 Rules:
 
@@ -30,11 +31,12 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from server.protocol import TFS_JSON, ProtocolError, oip_format
 from server.web.connection_end import PeerWatch, close_unread
 from server.web.errors import BadHeader, BodiesWaiting, BodyTimeout, WebError
 from server.web.front import Front
 from server.web.hot_request import HotRequest, headers_of_interest
-from server.web.request_headers import content_length, timeout_s
+from server.web.request_headers import JSON_LENGTH, content_length, timeout_s
 from server.web.status import JSON, Reply, stopped_reply
 
 __all__ = ["HotLaneProtocol"]
@@ -136,6 +138,7 @@ class HotLaneProtocol(HttpToolsProtocol):
             traceparent=hot.traceparent,
             received_s=hot.received_s,
             caller=self.client[0] if self.client else None,
+            wire=hot.wire,
         )
 
     # What the transport and the server call.
@@ -315,7 +318,8 @@ class HotLaneProtocol(HttpToolsProtocol):
             length = content_length(found.get(b"content-length"))
             timeout = found.get(b"x-request-timeout-ms")
             patience_s = None if timeout is None else timeout_s(timeout)
-        except BadHeader:
+            wire = oip_format(found.get(JSON_LENGTH)) if path.is_oip else TFS_JSON
+        except (BadHeader, ProtocolError):
             return None  # the cold way says what is wrong with it
         if length is None or length > front.max_body_bytes:
             return None
@@ -325,6 +329,7 @@ class HotLaneProtocol(HttpToolsProtocol):
             front.ids.of(found.get(b"x-request-id")),
             patience_s,
             explain=found.get(b"x-rowwise-explain") == b"1",
+            wire=wire,
         )
         hot.traceparent = found.get(b"traceparent")
         # It has been there since the loop looked last, at the least: on a busy loop others came first.

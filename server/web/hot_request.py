@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
+from server.protocol import WireFormat
 from server.web.paths import VerbPath
 from server.web.predict import PredictCall
+from server.web.request_headers import JSON_LENGTH
 from server.web.status import Reply
 
 __all__ = ["HotRequest", "headers_of_interest"]
@@ -15,6 +17,7 @@ __all__ = ["HotRequest", "headers_of_interest"]
 #: Headers that decide whether a request is hot, or that a prediction reads.
 _LOOKED_AT = frozenset(
     {
+        JSON_LENGTH,
         b"connection",
         b"content-encoding",
         b"content-length",
@@ -56,16 +59,26 @@ class HotRequest:
         "started_s",
         "timeout_s",
         "traceparent",
+        "wire",
     )
 
     def __init__(
-        self, protocol: Lane, path: VerbPath, request_id: str, timeout_s: float | None, *, explain: bool
+        self,
+        protocol: Lane,
+        path: VerbPath,
+        request_id: str,
+        timeout_s: float | None,
+        *,
+        explain: bool,
+        wire: WireFormat,
     ) -> None:
         self.protocol = protocol
         self.path = path
         self.request_id = request_id
         self.timeout_s = timeout_s
         self.explain = explain
+        #: How its body is read.
+        self.wire = wire
         self.traceparent: bytes | None = None
         self.keep_alive = True
         self.started_s = 0.0

@@ -1,6 +1,7 @@
-"""Paths of TensorFlow Serving's REST form: which model, which version, which verb.
+"""Paths of predictions: which model, which version, which verb, and in which protocol.
 
-The fixed words of a path are case-insensitive, names and labels are not.
+The fixed words of TensorFlow Serving's paths are case-insensitive, names and labels are not. Those of the Open
+Inference Protocol are as they are written.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ _VERB_PATH = re.compile(
     r"/v1/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?:(?P<verb>[^/:]*)",
     re.IGNORECASE,
 )
+_INFER_PATH = re.compile(
+    r"/v2/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?/infer"
+)
 #: Words by the segment that they can be in, after /v1/models/{name}.
 _WORDS = frozenset({"versions", "labels", "metadata", "status", "certificate", "costs"})
 #: 18 digits fit into 64 bits.
@@ -24,16 +28,24 @@ _VERSION = re.compile(r"[1-9][0-9]{0,17}")
 
 @dataclass(frozen=True, slots=True)
 class VerbPath:
-    """A path that ends in a verb, such as ``/v1/models/digits/versions/3:predict``. ``verb`` is in small letters."""
+    """A path that ends in a verb, such as ``/v1/models/digits/versions/3:predict``. ``verb`` is in small letters.
+
+    ``is_oip``: it is one of the Open Inference Protocol, ``/v2/models/digits/versions/3/infer``, whose verb is
+    ``predict`` too.
+    """
 
     model: str
     version: str | None
     label: str | None
     verb: str
+    is_oip: bool = False
 
 
 def parse_verb_path(path: str) -> VerbPath | None:
     """Return the parts of a path with a verb; None for every other path."""
+    match = _INFER_PATH.fullmatch(path)
+    if match is not None:
+        return VerbPath(match["model"], match["version"], match["label"], "predict", is_oip=True)
     match = _VERB_PATH.fullmatch(path)
     if match is None:
         return None

@@ -5,19 +5,23 @@ from __future__ import annotations
 import itertools
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from server.web.errors import BadHeader
 
-__all__ = ["PredictHeaders", "RequestIds", "content_length", "timeout_s"]
+__all__ = ["JSON_LENGTH", "PredictHeaders", "RequestIds", "content_length", "timeout_s"]
 
 #: Longest request id that is echoed. It is written to logs: visible ASCII only.
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 #: Up to 24 hours, in milliseconds.
 _MAX_TIMEOUT_MS = 86_400_000
 
+#: Which part of a body is JSON, in the Open Inference Protocol.
+JSON_LENGTH = b"inference-header-content-length"
+
 _WANTED = frozenset(
     {
+        JSON_LENGTH,
         b"content-encoding",
         b"content-length",
         b"traceparent",
@@ -43,12 +47,22 @@ class RequestIds:
 
 
 class PredictHeaders:
-    """The headers of one prediction; later ones of a name win."""
+    """The headers of one prediction; later ones of a name win, but for the one that must not be there twice."""
 
-    __slots__ = ("_found",)
+    __slots__ = ("_found", "_json_lengths")
 
-    def __init__(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    def __init__(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
         self._found = {name: value for name, value in headers if name in _WANTED}
+        self._json_lengths = (
+            [value for name, value in headers if name == JSON_LENGTH] if JSON_LENGTH in self._found else []
+        )
+
+    @property
+    def json_length(self) -> bytes | None:
+        """Inference-Header-Content-Length as it came. Errors: BadHeader, if it came twice."""
+        if len(self._json_lengths) > 1:
+            raise BadHeader("Inference-Header-Content-Length is there twice; send it once")
+        return self._found.get(JSON_LENGTH)
 
     @property
     def request_id(self) -> bytes | None:

@@ -24,6 +24,14 @@ from server.web.paths import VerbPath, canonical_path, parse_verb_path, version_
         ("/v1/models/m:predict:predict", None),
         ("/v1/models/m/versions/:predict", None),
         ("/v2/models/m:predict", None),
+        ("/v1/models/m/infer", None),
+        ("/v1/models/m:infer", VerbPath("m", None, None, "infer")),
+        ("/v2/models/m/infer", VerbPath("m", None, None, "predict", is_oip=True)),
+        ("/v2/models/m/versions/12/infer", VerbPath("m", "12", None, "predict", is_oip=True)),
+        ("/v2/models/m/labels/Best/infer", VerbPath("m", None, "Best", "predict", is_oip=True)),
+        ("/v2/models/m/Infer", None),
+        ("/v2/models/m/infer/", None),
+        ("/v2/models//infer", None),
     ],
 )
 def test_a_path_with_a_verb_is_taken_apart(path: str, parts: VerbPath | None) -> None:
