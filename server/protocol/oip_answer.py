@@ -32,10 +32,11 @@ _LENGTH = struct.Struct("<I")
 class AnswerWriter:
     """Writes the answers to one plan's requests of one version."""
 
-    __slots__ = ("_constants", "_head", "_is_fixed", "_plan", "_tensors")
+    __slots__ = ("_constants", "_head", "_is_fixed", "_is_single", "_outputs", "_tensors")
 
     def __init__(self, plan: Plan, signature: ModelSignature, *, model: str, version: int) -> None:
-        self._plan = plan
+        self._outputs = plan.outputs
+        self._is_single = plan.is_single
         self._tensors = [signature.outputs[wanted.index] for wanted in plan.outputs]
         about = {"model_name": model, "model_version": str(version)}
         if plan.id is not None:
@@ -54,7 +55,7 @@ class AnswerWriter:
         arrays: list[Array] = []
         texts: list[bytes] = []
         octets: list[Any] = []
-        for wanted, tensor in zip(self._plan.outputs, self._tensors, strict=True):
+        for wanted, tensor in zip(self._outputs, self._tensors, strict=True):
             array = self._array(outputs[wanted.index], tensor)
             arrays.append(array)
             if wanted.is_binary:
@@ -76,17 +77,18 @@ class AnswerWriter:
 
     def _array(self, column: Column, tensor: TensorSignature) -> Array:
         """Return one array of all examples, or of the only one where the plan has no dimension for them."""
-        array = stacked(column, tensor)
-        if self._plan.is_single:
+        array = stacked(column, tensor) if isinstance(column, list) else column
+        if self._is_single:
             array = array[0, ...]
-        if tensor.dtype != STRING:
-            array = np.asarray(array, numpy_dtype(tensor.dtype), order="C")
+        dtype = numpy_dtype(tensor.dtype)
+        if tensor.dtype != STRING and not (array.flags.c_contiguous and array.dtype == dtype):
+            array = np.asarray(array, dtype, order="C")
         return array
 
     def _surroundings(self, arrays: Sequence[Array], octets: Sequence[Any]) -> list[bytes]:
         pieces = [self._head]
         sizes = (octet.nbytes if isinstance(octet, np.ndarray) else len(octet) for octet in octets)
-        for place, (wanted, tensor, array) in enumerate(zip(self._plan.outputs, self._tensors, arrays, strict=True)):
+        for place, (wanted, tensor, array) in enumerate(zip(self._outputs, self._tensors, arrays, strict=True)):
             described: dict[str, Any] = {
                 "name": tensor.name,
                 "datatype": datatype_of(tensor.dtype),

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
-from server.protocol.errors import MalformedRequest, ProtocolError, TooManyInstances, WrongDtype
+from server.protocol.errors import MalformedRequest, WrongDtype
 from server.protocol.oip_answer import AnswerWriter
 from server.protocol.oip_datatypes import DATATYPES
-from server.protocol.oip_form import KnownForms, message_of, split
-from server.protocol.oip_plan import Plan, PlannedInput, plan_request
+from server.protocol.oip_form import Form, KnownForms, message_of, split
+from server.protocol.oip_plan import Plan, plan_request
 from server.protocol.oip_raw import plan_raw
 from server.protocol.oip_request import exact_request
-from server.protocol.oip_values import ValueReader
+from server.protocol.oip_values import JsonSource, ValueReader
 from server.protocol.rows import Array, Column, Encoded, Rows
 from server.protocol.seeds import fresh_seeds
 from server.protocol.wire import Asked
@@ -25,26 +24,95 @@ __all__ = ["InferCall", "OipCodec"]
 class InferCall:
     """A request that was read, and how its answer is to be written."""
 
-    __slots__ = ("_writer", "priority", "rows", "timeout_s")
+    __slots__ = ("_prepared", "rows")
 
-    def __init__(self, rows: Rows, plan: Plan, writer: AnswerWriter) -> None:
+    def __init__(self, rows: Rows, prepared: Prepared) -> None:
         self.rows = rows
-        self.timeout_s = plan.timeout_s
-        self.priority = plan.priority
-        self._writer = writer
+        self._prepared = prepared
+
+    @property
+    def timeout_s(self) -> float | None:
+        """The deadline that the request names."""
+        return self._prepared.plan.timeout_s
+
+    @property
+    def priority(self) -> int | None:
+        """The priority that it names."""
+        return self._prepared.plan.priority
 
     def encode(self, outputs: Sequence[Column]) -> Encoded:
         """Write the answer; ``outputs`` are in the signature's order. Errors: RaggedOutput."""
-        return self._writer.write(outputs)
+        return self._prepared.writer.write(outputs)
+
+
+class Prepared:
+    """A plan, with what reads the values and writes the answers of every request that has it."""
+
+    __slots__ = ("_is_plain", "_readers", "_sources", "_tensors", "plan", "writer")
+
+    def __init__(self, plan: Plan, asked: Asked, readers: Sequence[ValueReader]) -> None:
+        self.plan = plan
+        self.writer = AnswerWriter(plan, asked.signature, model=asked.name, version=asked.version)
+        self._tensors = asked.signature.inputs
+        self._readers = readers
+        self._sources = [
+            (planned.index, JsonSource(readers[planned.index], planned.shape))
+            for planned in plan.inputs
+            if planned.n_bytes is None
+        ]
+        #: True: the values of the only input are the only column as they are.
+        self._is_plain = len(self._tensors) == 1 and self._tensors[0].is_fixed and not plan.is_single
+
+    def read(self, values: Sequence[bytes], body: bytes, *, start: int) -> InferCall | None:
+        """Read a request: its JSON values, and the binary ones from ``start`` on.
+
+        None where it takes exact reading. Errors: WrongShape and WrongDtype, for binary values.
+        """
+        if len(body) - start != self.plan.n_binary:
+            return None
+        arrays: dict[int, Array] = {}
+        for (index, source), text in zip(self._sources, values, strict=True):
+            array = source.read(text, body_bytes=len(body))
+            if array is None:
+                return None
+            arrays[index] = array
+        return self.put_together(arrays, body, start=start)
+
+    def put_together(self, arrays: dict[int, Array], body: bytes, *, start: int) -> InferCall:
+        """Read the binary values too, and return all as rows. Errors: MalformedRequest; WrongShape; WrongDtype."""
+        plan = self.plan
+        if len(body) - start != plan.n_binary:
+            raise MalformedRequest(
+                f"{len(body) - start} bytes follow the JSON part, the inputs' 'binary_data_size' make "
+                f"{plan.n_binary} in all"
+            )
+        for planned in plan.inputs:
+            n_bytes = planned.n_bytes
+            if n_bytes is not None:
+                reader = self._readers[planned.index]
+                arrays[planned.index] = reader.from_bytes(body, start, n_bytes, planned.shape, is_bare=planned.is_bare)
+                start += n_bytes
+        if self._is_plain:
+            return InferCall(Rows(plan.n, (arrays[0],)), self)
+        columns: list[Column] = []
+        for index, tensor in enumerate(self._tensors):
+            array = arrays.get(index)
+            if array is None:
+                columns.append(fresh_seeds(plan.n))
+                continue
+            stacked = array[None] if plan.is_single else array
+            columns.append(stacked if tensor.is_fixed else list(stacked))
+        return InferCall(Rows(plan.n, tuple(columns), [plan.lengths] * plan.n if plan.lengths else None), self)
 
 
 class OipCodec:
     """Reads requests to one version, and writes their answers. Make one for each signature and keep it."""
 
     def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        # A signature is held so that its identity, which codecs are kept by, stays its own.
         self._signature = signature = asked.signature
-        self._model, self._version = asked.name, asked.version
-        self._forms: KnownForms[tuple[Plan, AnswerWriter]] = KnownForms()
+        self._forms: KnownForms[Prepared] = KnownForms()
         self._nameless = next(
             (tensor for tensor in (*signature.inputs, *signature.outputs) if tensor.dtype not in DATATYPES), None
         )
@@ -57,6 +125,27 @@ class OipCodec:
 
         0: all of it is the values of the only input. Errors: every ProtocolError but UnknownSignature.
         """
+        text = body if n_json is None else body[:n_json]
+        parts = split(text)
+        if parts is not None:
+            form, values = parts
+            prepared = self._forms.get(form)
+            if prepared is not None and prepared.plan.n <= max_instances and n_json in (None, len(text)):
+                call = prepared.read(values, body, start=len(text))
+                if call is not None:
+                    return call
+        return self._decode(body, text, parts, n_json=n_json, max_instances=max_instances)
+
+    def _decode(
+        self,
+        body: bytes,
+        text: bytes,
+        parts: tuple[Form, list[bytes]] | None,
+        *,
+        n_json: int | None,
+        max_instances: int,
+    ) -> InferCall:
+        """Read a body of a form that is not known, or whose values are not what most are."""
         if self._nameless is not None:
             raise WrongDtype(
                 f"{self._nameless.name!r} is {self._nameless.dtype}, which the Open Inference Protocol has no datatype "
@@ -64,49 +153,24 @@ class OipCodec:
             )
         if n_json == 0:
             plan = plan_raw(len(body), self._signature, max_instances=max_instances)
-            return self._call(plan, self._writer(plan), {}, body, 0)
+            return self._prepared(plan).put_together({}, body, start=0)
         if n_json is not None and n_json > len(body):
             raise MalformedRequest(
                 f"Inference-Header-Content-Length says {n_json} bytes of JSON, the body has {len(body)}"
             )
-        text = body if n_json is None else body[:n_json]
-        found = self._by_form(body, text, has_binary=n_json is not None, max_instances=max_instances)
-        return found or self._exactly(body, text, has_binary=n_json is not None, max_instances=max_instances)
-
-    def _writer(self, plan: Plan) -> AnswerWriter:
-        return AnswerWriter(plan, self._signature, model=self._model, version=self._version)
-
-    def _by_form(self, body: bytes, text: bytes, *, has_binary: bool, max_instances: int) -> InferCall | None:
-        """Read a body; None where it takes exact reading, to be read or to be refused."""
-        parts = split(text)
-        if parts is None:
-            return None
-        form, values = parts
-        known = self._forms.get(form)
-        if known is None:
+        has_binary = n_json is not None
+        if parts is not None and self._forms.get(parts[0]) is None:
+            form, values = parts
             message = message_of(form)
-            if message is None:
-                return None
-            plan = plan_request(message, self._signature, has_binary=has_binary, max_instances=max_instances)
-            known = plan, self._writer(plan)
-            if plan.id is None:  # the next request has another one
-                self._forms.keep(form, known)
-        plan, writer = known
-        if plan.n > max_instances:
-            raise TooManyInstances(plan.n, limit=max_instances)
-        if plan.n_binary and not has_binary:
-            return None
-        given = [planned for planned in plan.inputs if planned.n_bytes is None]
-        try:
-            arrays = {
-                planned.index: self._readers[planned.index].from_json(value, planned.shape, body_bytes=len(body))
-                for planned, value in zip(given, values, strict=True)
-            }
-        except ProtocolError:
-            return None
-        return self._call(plan, writer, arrays, body, len(text))
-
-    def _exactly(self, body: bytes, text: bytes, *, has_binary: bool, max_instances: int) -> InferCall:
+            if message is not None:
+                prepared = self._prepared(
+                    plan_request(message, self._signature, has_binary=has_binary, max_instances=max_instances)
+                )
+                if prepared.plan.id is None:  # the next request has another one
+                    self._forms.keep(form, prepared)
+                call = prepared.read(values, body, start=len(text))
+                if call is not None:
+                    return call
         message = exact_request(text)
         plan = plan_request(message, self._signature, has_binary=has_binary, max_instances=max_instances)
         arrays = {
@@ -114,35 +178,7 @@ class OipCodec:
             for planned, sent in zip(plan.inputs, message.inputs, strict=True)
             if sent.data is not msgspec.UNSET
         }
-        return self._call(plan, self._writer(plan), arrays, body, len(text))
+        return self._prepared(plan).put_together(arrays, body, start=len(text))
 
-    def _call(
-        self, plan: Plan, writer: AnswerWriter, arrays: Mapping[int, Array], body: bytes, n_json: int
-    ) -> InferCall:
-        """Read the binary values, and put the rows together."""
-        n_given = len(body) - n_json
-        if n_given != plan.n_binary:
-            raise MalformedRequest(
-                f"{n_given} bytes follow the JSON part, the inputs' 'binary_data_size' make {plan.n_binary} in all"
-            )
-        found = dict(arrays)
-        start = n_json
-        for planned in plan.inputs:
-            if planned.n_bytes is not None:
-                found[planned.index] = self._binary(planned, body, start)
-                start += planned.n_bytes
-        columns: list[Column] = []
-        for index, tensor in enumerate(self._signature.inputs):
-            array = found.get(index)
-            if array is None:
-                columns.append(fresh_seeds(plan.n))
-                continue
-            stacked = array[None] if plan.is_single else array
-            columns.append(stacked if tensor.is_fixed else list(stacked))
-        lengths = [plan.lengths] * plan.n if self._signature.has_lengths else None
-        return InferCall(Rows(plan.n, tuple(columns), lengths), plan, writer)
-
-    def _binary(self, planned: PlannedInput, body: bytes, start: int) -> Any:
-        assert planned.n_bytes is not None, "a plan says where its values are"
-        reader = self._readers[planned.index]
-        return reader.from_bytes(body, start, planned.n_bytes, planned.shape, is_bare=planned.is_bare)
+    def _prepared(self, plan: Plan) -> Prepared:
+        return Prepared(plan, self._asked, self._readers)

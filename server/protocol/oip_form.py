@@ -25,8 +25,9 @@ __all__ = ["Form", "KnownForms", "message_of", "split"]
 #: The text around the values, in order: one piece more than there are values.
 Form = tuple[bytes, ...]
 
-#: A value and the brackets that it begins with.
-_OPENING = re.compile(rb'"data":([\[ \t\r\n]*)')
+_DATA = b'"data":'
+#: The brackets that a value begins with.
+_OPENING = re.compile(rb"[\[ \t\r\n]*")
 #: No array has more dimensions than NumPy's.
 _MAX_DEPTH = 64
 #: Nobody knows it, so nobody can write it where a value is not.
@@ -42,21 +43,24 @@ def split(text: bytes) -> tuple[Form, list[bytes]] | None:
 
     None where the end of an array does not show, as in what was laid out for reading.
     """
+    place = text.find(_DATA)
+    if place < 0:
+        return (text,), []
     pieces: list[bytes] = []
     values: list[bytes] = []
     rest = 0
-    opening = _OPENING.search(text)
-    while opening is not None:
-        start, inner = opening.span(1)
+    while place >= 0:
+        start = place + len(_DATA)
+        inner = _OPENING.match(text, start).end()  # type: ignore[union-attr]
         depth = text.count(b"[", start, inner)
         # Within arrays that are nested so deep, so many brackets close together only at the end.
         end = text.find(b"]" * depth, inner) + depth if 0 < depth <= _MAX_DEPTH else 0
-        if end <= inner - 1 or not depth:
+        if end < inner:
             return None
         pieces.append(text[rest:start])
         values.append(text[start:end])
         rest = end
-        opening = _OPENING.search(text, end)
+        place = text.find(_DATA, end)
     pieces.append(text[rest:])
     return tuple(pieces), values
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from server.protocol.number_buffers import NumberBuffer, has_shape, parser_for
 from server.protocol.rows import Array
 from server.signature import STRING, ModelSignature, TensorSignature
 
-__all__ = ["ValueReader"]
+__all__ = ["JsonSource", "ValueReader"]
 
 #: A byte string is preceded by its length.
 _LENGTH = struct.Struct("<I")
@@ -33,18 +32,8 @@ class ValueReader:
         self._rank = len(tensor.shape)
         self._dtype = numpy_dtype(tensor.dtype)
         self._exact = ExampleReader(signature, tensor)
-        self._numbers = NumberBuffer(tensor.dtype) if kind_of(tensor.dtype) in {"float", "integer"} else None
-
-    def from_json(self, text: bytes, shape: tuple[int, ...], *, body_bytes: int) -> Array:
-        """Read JSON that stands alone, from a body of that size. Errors: every ProtocolError."""
-        if self._numbers is not None:
-            try:
-                flat = _numbers(self._numbers, parser_for(body_bytes).parse(text), text, shape)
-            except (ValueError, TypeError, AttributeError, RuntimeError):
-                flat = None  # NaN tokens, or wrong: the exact way knows
-            if flat is not None:
-                return flat.reshape(shape)
-        return self.from_value(parse_json(text, expected="values"), shape)
+        #: None: it has no numbers.
+        self.numbers = NumberBuffer(tensor.dtype) if kind_of(tensor.dtype) in {"float", "integer"} else None
 
     def from_value(self, value: Any, shape: tuple[int, ...]) -> Array:
         """Read parsed JSON. Errors: WrongShape; WrongDtype."""
@@ -133,17 +122,44 @@ class ValueReader:
         )
 
 
-def _numbers(numbers: NumberBuffer, parsed: Any, text: bytes, shape: Sequence[int]) -> Array | None:
-    """Return the numbers of a parsed array that is flat, or nested as the shape says; None for every other."""
-    size = math.prod(shape)
-    n_brackets = text.count(b"[")
-    if n_brackets != 1:
-        # As many as nested arrays of this shape need, so that none is where a value belongs.
-        n_needed, arrays = 0, 1
+class JsonSource:
+    """Reads the JSON of one input again and again, at one shape."""
+
+    __slots__ = ("_inner", "_n_brackets", "_numbers", "_reader", "_shape", "_size")
+
+    def __init__(self, reader: ValueReader, shape: tuple[int, ...]) -> None:
+        self._reader = reader
+        self._numbers = reader.numbers
+        self._shape = shape
+        self._inner = shape[1:]
+        self._size = math.prod(shape)
+        #: As many as nested arrays of this shape need, so that none is where a value belongs.
+        self._n_brackets, arrays = 0, 1
         for length in shape:
-            n_needed += arrays
+            self._n_brackets += arrays
             arrays *= length
-        if n_brackets != n_needed or len(parsed) != shape[0] or not has_shape(parsed, shape[1:]):
+
+    def read(self, text: bytes, *, body_bytes: int) -> Array | None:
+        """Read JSON that was cut out of a body of that size; None: it is none, or has not this shape or dtype."""
+        if self._numbers is not None:
+            try:
+                array = self._fast(text, body_bytes)
+            except (ValueError, TypeError, AttributeError, RuntimeError):
+                array = None  # NaN tokens, or wrong: the exact way knows
+            if array is not None:
+                return array
+        try:
+            return self._reader.from_value(parse_json(text), self._shape)
+        except ProtocolError:
             return None
-    flat = numbers.take(parsed)
-    return None if flat is None or flat.size != size else flat
+
+    def _fast(self, text: bytes, body_bytes: int) -> Array | None:
+        # No proxy of the document may outlive this call: the parser refuses its next document while one lives.
+        parsed = parser_for(body_bytes).parse(text)
+        n_brackets = text.count(b"[")
+        if n_brackets != 1 and (
+            n_brackets != self._n_brackets or len(parsed) != self._shape[0] or not has_shape(parsed, self._inner)
+        ):
+            return None
+        flat = self._numbers.take(parsed)  # type: ignore[union-attr]
+        return None if flat is None or flat.size != self._size else flat.reshape(self._shape)

@@ -328,6 +328,8 @@ def test_binary_values_must_be_exactly_as_many_as_the_json_says() -> None:
         decode(X, both + bytes(8), n_json=len(both))
     all_json = json_body(x(), **ONLY_Y)
     decode(X, all_json, n_json=len(all_json))
+    with pytest.raises(MalformedRequest, match="bytes of JSON, the body has"):
+        decode(X, all_json, n_json=len(all_json) + 1)
     with pytest.raises(MalformedRequest, match="3 bytes follow"):
         decode(X, all_json + b"123", n_json=len(all_json))
 
