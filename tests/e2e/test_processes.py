@@ -22,6 +22,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
 
 PREDICT = "/v1/models/digits:predict"
 BODY = json.dumps({"instances": [[0.25] * 64]}).encode()
+INFER = "/v2/models/digits/infer"
+INFER_BODY = json.dumps(
+    {"inputs": [{"name": "image", "shape": [1, 64], "datatype": "FP32", "data": [0.25] * 64}]}
+).encode()
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +127,15 @@ def test_answers_are_those_of_one_process_to_the_byte(server: ServerProcess, par
                 assert got.content == expected.content
                 compared += 1
         assert compared > 20
+        raw = np.full((1, 64), 0.25, np.float32).tobytes()
+        for content, headers in (
+            (INFER_BODY, {}),
+            (raw, {"Inference-Header-Content-Length": "0"}),
+        ):
+            inferred = [http.post(INFER, content=content, headers={**explained, **headers}) for http in (one, several)]
+            assert [answer.status_code for answer in inferred] == [200, 200]
+            if bucket_of(inferred[0]) == bucket_of(inferred[1]):
+                assert inferred[0].content == inferred[1].content
         rows = json.dumps({"inputs": [[k / 64] * 64 for k in range(50)]}).encode()
         outputs = [http.post(PREDICT, content=rows).json()["outputs"] for http in (one, several)]
         np.testing.assert_allclose(*outputs, atol=1e-6)
@@ -132,11 +145,22 @@ def test_answers_are_those_of_one_process_to_the_byte(server: ServerProcess, par
             (PREDICT, b"{"),
             (PREDICT, b'{"instances": [[1]]}'),
             ("/v1/models/digits:classify", b"{}"),
+            (INFER, b"{"),
+            (INFER, b'{"inputs": []}'),
+            ("/v2/models/nobody/infer", INFER_BODY),
         ):
             refusals = [http.post(path, content=body) for http in (one, several)]
             assert refusals[0].status_code >= 400
             assert refusals[0].content == refusals[1].content
-        for path in ("/v1/models/digits", "/v1/models/digits/metadata", "/v1/models/digits/certificate"):
+        for path in (
+            "/v1/models/digits",
+            "/v1/models/digits/metadata",
+            "/v1/models/digits/certificate",
+            "/v2",
+            "/v2/models/digits",
+            "/v2/models/digits/config",
+            "/v2/models/digits/ready",
+        ):
             assert several.get(path).content == one.get(path).content
 
 
