@@ -1,8 +1,13 @@
 """An open loop: requests come at their own times, whether or not earlier ones were answered.
 
 A closed loop slows down with the server and so never overloads it. Here a schedule (a Poisson process) says when each
-request is sent; it takes a connection that is free, or a new one. Every request has a timeout, which the server is told
-too, and may be tried again some times after it was refused. Goodput is what was answered rightly within the timeout.
+request is due; it takes a connection that is free. Every request has a timeout, of which the server is told what is
+left, and may be tried again some times after it was refused. Goodput is what was answered rightly within the timeout.
+Times count from when a request was due, so that a driver that falls behind flatters nobody.
+
+The connections are opened before the clock starts, as those of a proxy are: opening thousands at once measures the
+kernel's queue of new ones, which is full then, and its timers. A request that finds none free is not sent: with fewer of
+them than (rate x timeout) a server is waited for after all.
 
     python -m loadtests.overload http://127.0.0.1:8000 WORKLOAD --rate 6000 --timeout-ms 1000 --retries 3
 """
@@ -31,8 +36,8 @@ from loadtests.workload import Workload, load
 __all__ = ["Overload", "overload"]
 
 _READ_BYTES = 1 << 18
-#: Connections at most; a request that finds none free is not sent, and counted as such.
-_MAX_CONNECTIONS = 4_000
+#: So many are opened at a time.
+_OPENED_AT_ONCE = 100
 #: Seconds, at least, before a refused request is tried again; twice as many at most.
 _RETRY_S = 0.1
 
@@ -57,26 +62,27 @@ class Overload:
 
 
 class _Call:
-    """One try of one request."""
+    """One try of one request. ``due_s`` is when it was to be sent, ``sent_s`` when it was."""
 
-    __slots__ = ("index", "n_retries", "sent_s")
+    __slots__ = ("due_s", "index", "n_retries", "sent_s")
 
-    def __init__(self, index: int, n_retries: int) -> None:
+    def __init__(self, index: int, n_retries: int, due_s: float) -> None:
         self.index = index
         self.n_retries = n_retries
+        self.due_s = due_s
         self.sent_s = 0.0
 
 
 class _OpenLoop:
     """The connections, the schedule, and what came back."""
 
-    def __init__(self, url: str, workload: Workload, *, timeout_s: float, seed: int) -> None:
+    def __init__(self, url: str, workload: Workload, *, timeout_s: float, connections: int, seed: int) -> None:
         parts = urlsplit(url)
         self._address = parts.hostname or "127.0.0.1", parts.port or 80
         self._workload = workload
-        header = b"\r\nX-Request-Timeout-Ms: %d\r\nContent-Length: " % round(timeout_s * 1e3)
+        # Divided where the timeout goes.
         requests = workload.requests(f"{self._address[0]}:{self._address[1]}")
-        self._requests = [request.replace(b"\r\nContent-Length: ", header, 1) for request in requests]
+        self._requests = [request.partition(b"\r\nContent-Length: ") for request in requests]
         self._timeout_s = timeout_s
         self._right: list[set[bytes]] = [set() for _ in self._requests]
         self._rng = random.Random(seed)
@@ -91,22 +97,26 @@ class _OpenLoop:
         self.statuses: Counter[str] = Counter()
         self.refused_ms = array("d")
         self.answered_ms = array("d")
+        for number in range(connections):
+            self._free.append(self._connect())
+            if number % _OPENED_AT_ONCE == _OPENED_AT_ONCE - 1:
+                time.sleep(0.02)
 
     def run(self, *, rate: float, duration_s: float, n_retries: int) -> None:
         """Send for so long, then wait for what is still due."""
-        start_s = time.perf_counter()
-        next_s = start_s
+        start_s = next_s = time.perf_counter()
         n_requests = 0
         while next_s < start_s + duration_s:
-            self._at(next_s, _Call(n_requests % len(self._requests), n_retries))
+            self._at(_Call(n_requests % len(self._requests), n_retries, next_s))
             next_s += self._rng.expovariate(rate)
             n_requests += 1
-        end_s = start_s + duration_s + self._timeout_s + 1.0
+        last_s = start_s + duration_s
+        end_s = last_s + self._timeout_s + 1.0
         while (now_s := time.perf_counter()) < end_s and (self._schedule or self._busy):
             while self._schedule and self._schedule[0][0] <= now_s:
-                due_s, _, call = heapq.heappop(self._schedule)
-                if due_s < start_s + duration_s:
-                    self._send(call)
+                call = heapq.heappop(self._schedule)[2]
+                if call.due_s < last_s:
+                    self._send(call, now_s)
             wait_s = min(end_s, self._schedule[0][0] if self._schedule else end_s) - time.perf_counter()
             for fd, _ in self._poll.poll(max(0.0, wait_s)):
                 self._receive(fd)
@@ -118,20 +128,22 @@ class _OpenLoop:
             connection.close()
         self._poll.close()
 
-    def _at(self, time_s: float, call: _Call) -> None:
+    def _at(self, call: _Call) -> None:
         self._n_scheduled += 1
-        heapq.heappush(self._schedule, (time_s, self._n_scheduled, call))
+        heapq.heappush(self._schedule, (call.due_s, self._n_scheduled, call))
 
-    def _send(self, call: _Call) -> None:
-        if not self._free and len(self._connections) >= _MAX_CONNECTIONS:
+    def _send(self, call: _Call, now_s: float) -> None:
+        left_ms = int((call.due_s + self._timeout_s - now_s) * 1e3)
+        if left_ms < 1 or not self._free:
             self.counts["unsent"] += 1
             return
+        fd = self._free.pop()
+        call.sent_s = now_s
+        self._busy[fd] = call
+        self.counts["sent"] += 1
+        head, length, rest = self._requests[call.index]
         try:
-            fd = self._free.pop() if self._free else self._connect()
-            call.sent_s = time.perf_counter()
-            self._busy[fd] = call
-            self.counts["sent"] += 1
-            self._connections[fd][0].sendall(self._requests[call.index])
+            self._connections[fd][0].sendall(b"%s\r\nX-Request-Timeout-Ms: %d%s%s" % (head, left_ms, length, rest))
         except OSError:
             # A connection that broke says so when it is read.
             self.counts["broken"] += 1
@@ -150,6 +162,7 @@ class _OpenLoop:
                 self._free.remove(fd)
             if self._busy.pop(fd, None) is not None:
                 self.counts["unanswered"] += 1
+            self._free.append(self._connect())
             return
         if answer is None:
             return
@@ -159,14 +172,14 @@ class _OpenLoop:
 
     def _count(self, call: _Call, status: int, body: bytes) -> None:
         now_s = time.perf_counter()
-        took_ms = (now_s - call.sent_s) * 1e3
         self.statuses[str(status)] += 1
         if status != 200:
-            self.refused_ms.append(took_ms)
+            self.refused_ms.append((now_s - call.sent_s) * 1e3)
             if call.n_retries:
                 delay_s = _RETRY_S * (1 + self._rng.random())
-                self._at(now_s + delay_s, _Call(call.index, call.n_retries - 1))
+                self._at(_Call(call.index, call.n_retries - 1, now_s + delay_s))
             return
+        took_ms = (now_s - call.due_s) * 1e3
         self.answered_ms.append(took_ms)
         right = self._right[call.index]
         if body not in right:
@@ -192,10 +205,11 @@ def overload(
     timeout_s: float = 1.0,
     duration_s: float = 5.0,
     n_retries: int = 0,
+    connections: int = 2_000,
     seed: int = 0,
 ) -> Overload:
     """Send ``rate`` requests a second to ``url``, each with a timeout, and return what became of them."""
-    loop = _OpenLoop(url, workload, timeout_s=timeout_s, seed=seed)
+    loop = _OpenLoop(url, workload, timeout_s=timeout_s, connections=connections, seed=seed)
     cpu_s, start_s = time.process_time(), time.perf_counter()
     try:
         loop.run(rate=rate, duration_s=duration_s, n_retries=n_retries)
@@ -230,7 +244,13 @@ def _command(
 ) -> None:
     """Send requests at a rate that the server may not keep up with; print what became of them as JSON."""
     seen = overload(
-        url, load(workload), rate=rate, timeout_s=timeout_ms / 1e3, duration_s=duration_s, n_retries=retries
+        url,
+        load(workload),
+        rate=rate,
+        timeout_s=timeout_ms / 1e3,
+        duration_s=duration_s,
+        n_retries=retries,
+        connections=connections,
     )
     print(json.dumps(asdict(seen)))
     raise typer.Exit(1 if seen.wrong else 0)
