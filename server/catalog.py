@@ -100,7 +100,8 @@ class Catalog:
                 raise Draining
             return hosted.model
         record = self.version(name, version) if version is not None else self._representative(name)
-        is_at_rest = is_unloaded(record) and name not in self._missing
+        # Until it is known what is to be loaded, everything may be.
+        is_at_rest = self._has_started and is_unloaded(record) and name not in self._missing
         raise (VersionNotLoaded if is_at_rest else ModelNotReady)(name, version, why_not(record))
 
     def serving(self) -> list[ServingVersion]:

@@ -5,7 +5,10 @@ is not safe in a process with threads. It imports nothing of ours, so it takes a
 
 1. The kernel kills the builder when the server's process ends, however it ends.
 2. Orphans of the builder become its children, so that its process tree stays whole and its memory can be counted.
-3. It yields to serving: lowest claim to the processor but one, and the first to go when memory runs out.
+3. It yields to serving: a low claim to the processor, for its session as well as for each process, as a kernel that
+   groups tasks by session (``sched_autogroup_enabled``, which most distributions have on) shares the processor between
+   sessions first, and would give a builder as much as the server; the disk when nobody else wants it; and the first to
+   go when memory runs out.
 4. No core files: a crashed TensorFlow writes gigabytes.
 """
 
@@ -16,12 +19,18 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["NICENESS", "main"]
 
 #: Added to the server's own. 10 of 19: about a tenth of the time of a serving thread on the same core (sched(7)).
 NICENESS = 10
+
+# ioprio_set(2), for this process: the class "idle".
+_IOPRIO_WHO_PROCESS = 1
+_IOPRIO_IDLE = 3 << 13
+_SYS_IOPRIO_SET = {"x86_64": 251, "aarch64": 30}
 
 #: Of 1,000 (proc(5), oom_score_adj): goes before any server, not before a process that asked for it.
 _OOM_SCORE = 800
@@ -41,7 +50,8 @@ def main(arguments: list[str]) -> None:
     if os.getppid() != int(parent):
         # The server ended before the kernel knew that we go with it.
         os.kill(os.getpid(), signal.SIGKILL)
-    os.nice(NICENESS)
+    niceness = os.nice(NICENESS)
+    _yield_further(libc, niceness)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.umask(0o077)
     try:
@@ -50,6 +60,15 @@ def main(arguments: list[str]) -> None:
         # Some sandboxes forbid it; the supervisor's own limit still holds.
         print(f"oom_score_adj was not set: {error.strerror}", file=sys.stderr)  # noqa: T201 - there is no log here
     os.execv(command[0], command)  # noqa: S606 - no shell is wanted
+
+
+def _yield_further(libc: ctypes.CDLL, niceness: int) -> None:
+    """Yield as a session and at the disk. Where the kernel has no such thing, niceness is all there is."""
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(niceness))
+    call = _SYS_IOPRIO_SET.get(os.uname().machine)
+    if call is not None:
+        libc.syscall(call, _IOPRIO_WHO_PROCESS, 0, _IOPRIO_IDLE)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,9 @@ def test_a_worker_runs_nicely_in_a_session_of_its_own_and_dies_first(run: Any, t
     run(scenario())
     state = json.loads((asked.output_dir / "state.json").read_text())
     assert state["nice"] == min(os.nice(0) + NICENESS, 19)
+    if state["autogroup"]:
+        # Else the kernel gives its session as much of the processor as the server's.
+        assert state["autogroup"].split()[-1] == str(state["nice"])
     assert state["group"] == state["session"] == worker_pid(asked.output_dir)
     assert state["oom_score_adj"] > int(Path("/proc/self/oom_score_adj").read_text())
 

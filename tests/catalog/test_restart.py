@@ -31,6 +31,19 @@ def test_restarted_server_serves_what_was_active_without_building(server: Server
     assert server.run(second).builder.started == []
 
 
+def test_what_was_active_is_not_ready_rather_than_unknown_before_it_is_known_what_to_load(server: Server) -> None:
+    async def first(world: World) -> None:
+        await world.register("m:times1")
+
+    async def too_early(world: World) -> None:
+        with pytest.raises(ModelNotReady) as raised:
+            world.catalog.resolve("model")
+        assert not isinstance(raised.value, VersionNotLoaded)
+
+    server.run(first)
+    server.run(too_early, starts=False)
+
+
 def test_an_unloaded_model_stays_so_after_a_restart_and_load_brings_its_version_back(server: Server) -> None:
     async def first(world: World) -> None:
         await world.register("m:times1")

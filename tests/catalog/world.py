@@ -87,12 +87,13 @@ class Server:
         self._root = root
         self._artifacts = artifacts
 
-    def run(self, scenario: Scenario, *, expected: dict[str, str] | None = None) -> World:
+    def run(self, scenario: Scenario, *, expected: dict[str, str] | None = None, starts: bool = True) -> World:
         async def serve() -> World:
             world = World(self._root, self._artifacts, expected or {})
             world.host.start()
             try:
-                await world.catalog.start()
+                if starts:
+                    await world.catalog.start()
                 await scenario(world)
             finally:
                 await world.catalog.drain()

@@ -15,6 +15,10 @@ from server.build.request import WorkerChannel
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
+def _read(path: str) -> str:
+    return Path(path).read_text() if Path(path).exists() else ""
+
+
 def main(behaviour: str, arguments: list[str]) -> int:  # noqa: C901 - one case a behaviour
     channel = WorkerChannel.open(arguments, sys.stdin.buffer)
     output = channel.request.output_dir
@@ -32,6 +36,7 @@ def main(behaviour: str, arguments: list[str]) -> int:  # noqa: C901 - one case 
                         "group": os.getpgid(0),
                         "session": os.getsid(0),
                         "status": Path("/proc/self/status").read_text(),
+                        "autogroup": _read("/proc/self/autogroup"),
                         "oom_score_adj": int(Path("/proc/self/oom_score_adj").read_text()),
                     }
                 )
