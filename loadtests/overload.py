@@ -6,8 +6,8 @@ left, and may be tried again some times after it was refused. Goodput is what wa
 Times count from when a request was due, so that a driver that falls behind flatters nobody.
 
 The connections are opened before the clock starts, as those of a proxy are: opening thousands at once measures the
-kernel's queue of new ones, which is full then, and its timers. A request that finds none free is not sent: with fewer of
-them than (rate x timeout) a server is waited for after all.
+kernel's queue of new ones, which is full then, and its timers. A request that finds none free is not sent: with fewer
+of them than (rate x timeout) a server is waited for after all.
 
     python -m loadtests.overload http://127.0.0.1:8000 WORKLOAD --rate 6000 --timeout-ms 1000 --retries 3
 """
@@ -241,6 +241,7 @@ def _command(
     timeout_ms: Annotated[int, typer.Option(min=1)] = 1_000,
     duration_s: Annotated[float, typer.Option(min=0.1)] = 5.0,
     retries: Annotated[int, typer.Option(min=0, help="How often a refused request is tried again.")] = 0,
+    connections: Annotated[int, typer.Option(min=1, help="Open ones; rate x timeout of them overload.")] = 2_000,
 ) -> None:
     """Send requests at a rate that the server may not keep up with; print what became of them as JSON."""
     seen = overload(

@@ -14,7 +14,9 @@ Server = Any  # ScriptedServer of conftest.py
 
 
 def short(server: Server, workload: Workload, **options: Any) -> Overload:
-    return overload(server.url, workload, **{"rate": 200.0, "duration_s": 0.3, "timeout_s": 5.0, **options})
+    return overload(
+        server.url, workload, **{"rate": 200.0, "duration_s": 0.3, "timeout_s": 5.0, "connections": 20, **options}
+    )
 
 
 def test_requests_are_sent_at_their_rate_and_right_answers_are_goodput(
