@@ -43,6 +43,9 @@ __all__ = [
 
 FuncGraph = _func_graph.FuncGraph
 
+#: Elements. Larger constants stay where they are: a filter is no size.
+_MOST_CONSTANT = 64
+
 
 #: ``(op)`` -> the function that computes an op's gradient. Errors: LookupError.
 gradient_function = _ops.get_gradient_function
@@ -124,8 +127,17 @@ def function_graph(func: Any) -> Any:
 
 
 def captured(inner: Any, outer: Any) -> tf.Tensor:
-    """Bring what a traced function captured as ``inner``, a variable say, into the current graph."""
-    tensor = _ops.get_default_graph().capture(outer)
+    """Bring what a traced function captured as ``inner``, a variable say, into the current graph.
+
+    A small constant is made again: captured, as by the body of a loop, it is a tensor of which nothing is known, and an
+    axis or a shape has to be known.
+    """
+    graph = _ops.get_default_graph()
+    if not isinstance(outer, _ops.EagerTensor) and outer.graph is not graph:
+        value = constant_of(outer)
+        if value is not None and value.size <= _MOST_CONSTANT:
+            return tf.constant(value, outer.dtype)
+    tensor = graph.capture(outer)
     _handle_data.copy_handle_data(inner, tensor)
     return tensor
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from vectorizer._pfor import constant_of
 
-__all__ = ["folded_constant"]
+__all__ = ["folded_constant", "known_operand"]
 
 #: How deep an expression is read, and how large its values may be.
 _DEPTH = 24
@@ -83,3 +83,13 @@ def folded_constant(tensor: tf.Tensor, *, depth: int = _DEPTH) -> Any:
         operands.append(known)
     made = fold(tensor.op, *operands)
     return None if made is None else np.asarray(made, tensor.dtype.as_numpy_dtype)
+
+
+def known_operand(pfor_input: Any, position: int) -> Any:
+    """Return the value of an operand as an array where it is known before the graph runs, else None.
+
+    What the body of a loop, or the backward pass, takes from outside is known there only.
+    """
+    known = folded_constant(pfor_input.op.inputs[position])
+    given = pfor_input.inputs[position]
+    return folded_constant(given.t) if known is None and not given.is_stacked else known

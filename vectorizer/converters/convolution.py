@@ -17,6 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, not_for_these, same_op, stacked, stock_registry, wrap
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.folding import (
     batch_folding,
     folded,
@@ -148,7 +149,7 @@ def _forward(pfor_input: Any) -> Any:
 def _sizes_given(pfor_input: Any, index: int) -> list[int] | None:
     """Return sizes that the op is given: a derivative takes them from the shape of what it is the derivative by."""
     given = pfor_input.op.inputs[index]
-    known = tf.get_static_value(given)
+    known = known_operand(pfor_input, index)
     if known is None and given.op.type == "ShapeN":
         shape = given.op.inputs[given.value_index].shape
         known = shape.as_list() if shape.is_fully_defined() else None

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, not_for_these, same_op, stacked, wrap
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.folding import batch_folding, reshape_to, sizes, unfolded
 
 __all__ = ["CONVERTERS", "bounded"]
@@ -65,7 +66,7 @@ def _histogram(pfor_input: Any) -> Any:
 
     Shapes: values [rows, *s], their range [rows, 2], either maybe shared -> [rows, bins].
     """
-    n_bins = tf.get_static_value(pfor_input.op.inputs[2])
+    n_bins = known_operand(pfor_input, 2)
     if n_bins is None:
         not_for_these("the number of bins, and so the size of the result, is not a constant")
     values, ends = (stacked(pfor_input.input(index), pfor_input) for index in (0, 1))

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, not_for_these, same_op, stacked, wrap
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.folding import batch_folding, folded, sizes, unfolded
 from vectorizer.converters.stacking import spread
 
@@ -46,7 +47,7 @@ _BROADCASTING_KERNELS = frozenset({"NextAfter", "RandomGammaGrad"})
 
 def _euclidean_norm(pfor_input: Any) -> Any:
     value = pfor_input.stacked_input(0)
-    axes = tf.get_static_value(pfor_input.op.inputs[1])
+    axes = known_operand(pfor_input, 1)
     rank = pfor_input.op.inputs[0].shape.rank
     if axes is None or rank is None:
         not_for_these("the axes are not constants")
@@ -67,7 +68,7 @@ def _nearest(pfor_input: Any) -> Any:
 
 def _lin_space(pfor_input: Any) -> Any:
     """Space numbers evenly: the ends are exact, the others are counted up from the first, as the kernel does."""
-    number = tf.get_static_value(pfor_input.op.inputs[2])
+    number = known_operand(pfor_input, 2)
     if number is None or number < 1:
         not_for_these("the number of values, and so the size of the result, is not a positive constant")
     start, stop = (stacked(pfor_input.input(index), pfor_input)[:, tf.newaxis] for index in (0, 1))

@@ -6,7 +6,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import Converter, constant_of, not_for_these, same_op, stacked, stock_registry, wrap
+from vectorizer._pfor import (
+    Converter,
+    keep_from_xla,
+    not_for_these,
+    same_op,
+    stacked,
+    stock_registry,
+    wrap,
+)
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.folding import batch_folding, folded, reshape_to, sizes, unfolded
 from vectorizer.converters.stacking import spread
 
@@ -23,13 +32,16 @@ def _bias(pfor_input: Any) -> Any:
 
 def _concat(pfor_input: Any) -> Any:
     """Join along an axis, which is the first operand of Concat and the last of ConcatV2."""
-    *pieces, axis = pfor_input.inputs if pfor_input.op_type == "ConcatV2" else (*pfor_input.inputs[1:], None)
-    axis = axis or pfor_input.inputs[0]
-    known = constant_of(axis.t)
-    if axis.is_stacked or known is None:
-        not_for_these("the axis is not a constant")
-    own = [stacked(piece, pfor_input) for piece in pieces]
-    return wrap(tf.concat(own, int(known) + (known >= 0)), stacked=True)
+    position = len(pfor_input.inputs) - 1 if pfor_input.op_type == "ConcatV2" else 0
+    axis = pfor_input.inputs[position]
+    if axis.is_stacked:
+        not_for_these("the axis differs from row to row")
+    own = [stacked(piece, pfor_input) for at, piece in enumerate(pfor_input.inputs) if at != position]
+    known = known_operand(pfor_input, position)
+    if known is not None:
+        return wrap(tf.concat(own, int(known) + (known >= 0)), stacked=True)
+    keep_from_xla()
+    return wrap(tf.concat(own, axis.t + tf.cast(axis.t >= 0, axis.t.dtype)), stacked=True)
 
 
 def _space_to_batch(pfor_input: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, not_for_these, stacked, stock_registry, wrap
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.folding import reshape_to, sizes
 from vectorizer.converters.stacking import numbered
 
@@ -29,7 +30,7 @@ def _gather(pfor_input: Any) -> Any:
     if op.type == "GatherV2":
         if pfor_input.input(2).is_stacked:
             not_for_these("the axis differs from row to row")
-        known = tf.get_static_value(op.inputs[2])
+        known = known_operand(pfor_input, 2)
         if known is None or table_rank is None or index_rank is None:
             return stock_registry()["GatherV2"](pfor_input)
         axis = int(known) % table_rank
@@ -109,7 +110,7 @@ def _one_hot(pfor_input: Any) -> Any:
 
 def _roll(pfor_input: Any) -> Any:
     value, shift, _ = pfor_input.inputs
-    axes = tf.get_static_value(pfor_input.op.inputs[2])
+    axes = known_operand(pfor_input, 2)
     rank = pfor_input.op.inputs[0].shape.rank
     if axes is None or rank is None:
         not_for_these("the axes are not constants")

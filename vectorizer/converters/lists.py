@@ -30,7 +30,7 @@ from vectorizer._pfor import (
     wrap,
     wrap_list,
 )
-from vectorizer.converters.constants import folded_constant
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.contents import Content, Stack
 from vectorizer.converters.known import element_shape, known_value, placed
 from vectorizer.converters.masks import current_mask, valid_index
@@ -77,7 +77,7 @@ def _set_item(pfor_input: Any) -> Any:
 
 
 def _resized(content: Content, pfor_input: Any) -> Content:
-    at = _constant(pfor_input, 1)
+    at = known_operand(pfor_input, 1)
     if at is not None and int(at) >= 0:
         # A list that grows is another list to the loop that it is in.
         return content if int(at) < content.n else replace(content.grown(int(at) + 1), origin=None)
@@ -167,7 +167,7 @@ def _scatter(pfor_input: Any) -> Any:
     element = items.t.shape[2:] if items.is_stacked else items.t.shape[1:]
     if content is None or not element.is_fully_defined():
         return _stock(pfor_input)
-    highest = _constant(pfor_input, 2)
+    highest = known_operand(pfor_input, 2)
     if indices.is_stacked or highest is None or (highest.size and int(highest.max()) >= content.n):
         raise NotImplementedError(f"TensorArray.scatter takes constant indices within its size, here {content.n}")
     rows = rows_of(pfor_input)
@@ -221,7 +221,7 @@ def _identity(pfor_input: Any) -> Any:
 
 
 def _resize(pfor_input: Any) -> Any:
-    content, n = _own(pfor_input), _constant(pfor_input, 1)
+    content, n = _own(pfor_input), known_operand(pfor_input, 1)
     if content is None or n is None:
         raise NotImplementedError(f"a list is given another length, which is not known: {_GROWS}")
     n = int(n)
@@ -237,17 +237,10 @@ def _reserve(pfor_input: Any) -> Any:
             "a TensorArray's size depends on the example: give it the largest size, and return the number of valid "
             "elements too"
         )
-    n = _constant(pfor_input, 1)
+    n = known_operand(pfor_input, 1)
     if n is None:
         return _stock(pfor_input)
-    return wrap_list(Content(int(n), pfor_input.get_attr("element_dtype"), element_shape(_constant(pfor_input, 0))))
-
-
-def _constant(pfor_input: Any, position: int) -> Any:
-    """Return the value of an operand where it is known before the graph runs."""
-    known = folded_constant(pfor_input.op.inputs[position])
-    given = pfor_input.inputs[position]
-    return folded_constant(given.t) if known is None and not given.is_stacked else known
+    return wrap_list(Content(int(n), pfor_input.get_attr("element_dtype"), element_shape(known_operand(pfor_input, 0))))
 
 
 def _stock(pfor_input: Any) -> Any:

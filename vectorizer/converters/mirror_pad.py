@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, not_for_these, same_op, wrap
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.folding import folded, sizes, unfolded
 
 __all__ = ["CONVERTERS"]
@@ -21,7 +22,7 @@ _MOST_DIMENSIONS = 5
 def _mirror_pad(pfor_input: Any) -> Any:
     value = pfor_input.stacked_input(0)
     paddings = pfor_input.unstacked_input(1)
-    known = tf.get_static_value(pfor_input.op.inputs[1])
+    known = known_operand(pfor_input, 1)
     if known is not None and len(known) and not known[0].any():
         (padded,) = same_op(pfor_input, [folded(value), paddings])
         return wrap(unfolded(padded, sizes(value)[0]), stacked=True)

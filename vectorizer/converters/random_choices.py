@@ -11,7 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import Converter, constant_of, not_for_these, stacked, wrap
+from vectorizer._pfor import Converter, not_for_these, stacked, wrap
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.random_streams import Streams
 from vectorizer.converters.random_transforms import PER_BLOCK, uniforms
 
@@ -23,7 +24,7 @@ _COST_OF_TWO_SHARDS = 20_000
 
 def _multinomial(pfor_input: Any) -> Any:
     logits, _, seed = pfor_input.inputs
-    shape, n = pfor_input.op.inputs[0].shape, constant_of(pfor_input.op.inputs[1])
+    shape, n = pfor_input.op.inputs[0].shape, known_operand(pfor_input, 1)
     if n is None or not shape.is_fully_defined():
         not_for_these(f"the number of samples is no constant, or logits of shape {shape} have no known size")
     n = int(n)

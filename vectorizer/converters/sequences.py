@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, not_for_these, same_op, stacked, wrap
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.folding import folded, sizes, unfolded
 
 __all__ = ["CONVERTERS"]
@@ -35,7 +36,7 @@ def _reverse_sequence(pfor_input: Any) -> Any:
 def _cumulative_logsumexp(pfor_input: Any) -> Any:
     value, axis = pfor_input.stacked_input(0), pfor_input.unstacked_input(1)
     moved = axis + tf.cast(axis >= 0, axis.dtype)
-    known = tf.get_static_value(pfor_input.op.inputs[1])
+    known = known_operand(pfor_input, 1)
     if known is not None:
         moved = tf.constant(int(known) + (known >= 0), axis.dtype)
     return wrap(same_op(pfor_input, [value, moved])[0], stacked=True)

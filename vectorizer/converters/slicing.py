@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, not_for_these, stacked, stock_registry, wrap
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.expressions import constant_difference
 from vectorizer.converters.folding import reshape_to, sizes
 from vectorizer.converters.stacking import numbered, repeated
@@ -60,7 +61,7 @@ def _strided_slice_gradient(pfor_input: Any) -> Any:
     """Put the gradients back where the slice took the elements from: the places are the slice of all places."""
     if not any(given.is_stacked for given in pfor_input.inputs[1:4]):
         return stock_registry()["StridedSliceGrad"](pfor_input)
-    shape = tf.get_static_value(pfor_input.op.inputs[0])
+    shape = known_operand(pfor_input, 0)
     if shape is None or pfor_input.input(0).is_stacked:
         not_for_these("the size of what was sliced is not known")
     plan = planned(pfor_input, len(shape))

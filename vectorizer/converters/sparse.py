@@ -12,7 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import Converter, constant_of, not_for_these, same_op, stacked, wrap
+from vectorizer._pfor import Converter, not_for_these, same_op, stacked, wrap
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.folding import folded, reshape_to, sizes, unfolded
 from vectorizer.converters.stacking import numbered, spread
 
@@ -86,7 +87,7 @@ def _times_dense(pfor_input: Any) -> Any:
 
 def _reduced(pfor_input: Any) -> Any:
     _, parts = _sparse(pfor_input)
-    axes = constant_of(pfor_input.op.inputs[3])
+    axes = known_operand(pfor_input, 3)
     rank = pfor_input.op.inputs[2].shape[0]
     if axes is None or rank is None:
         not_for_these("the axes are not constants")

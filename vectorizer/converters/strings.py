@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from vectorizer._pfor import (
     Converter,
-    constant_of,
     not_for_these,
     rows_of,
     same_op,
@@ -20,6 +19,7 @@ from vectorizer._pfor import (
     stock_registry,
     wrap,
 )
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.folding import batch_folding, sizes
 
 __all__ = ["CONVERTERS"]
@@ -85,7 +85,7 @@ def _filled(pfor_input: Any, position: int) -> tf.Tensor:
 
 
 def _reduce_join(pfor_input: Any) -> Any:
-    axes = constant_of(pfor_input.op.inputs[1])
+    axes = known_operand(pfor_input, 1)
     rank = pfor_input.op.inputs[0].shape.rank
     if axes is None or rank is None:
         not_for_these("the axes are not constants")

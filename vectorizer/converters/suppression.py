@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, not_for_these, stacked, wrap, wrap_differing
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.folding import batch_folding, sizes
 from vectorizer.differing import Differing
 
@@ -30,7 +31,7 @@ _NEVER_PADDED = frozenset({"NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSu
 
 def _constant(pfor_input: Any, index: int) -> Any:
     """Return an operand's value, which must be a constant of the function."""
-    value = tf.get_static_value(pfor_input.op.inputs[index])
+    value = known_operand(pfor_input, index)
     if value is None:
         not_for_these(f"{pfor_input.op.op_def.input_arg[index].name} must be a constant")
     return value

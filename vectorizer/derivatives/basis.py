@@ -24,13 +24,11 @@ def pull_each_element(
 
     Shapes: ``[k, *s]`` for each source of shape ``s``, k the number of all targets' elements.
     """
-    pullback: list[Any] = []
+    # Traced before there is a loop over chunks: its constants would become operands of the loop, of unknown value.
+    pullback = recorded.pullback()
 
     def pull(cotangents: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        if not pullback:
-            pullback.append(recorded.pullback())
-        rows = cotangents[0].shape[0]
-        return convert_rows(pullback[0], cotangents, rows=rows, converters=converters, log=log)
+        return convert_rows(pullback, cotangents, rows=cotangents[0].shape[0], converters=converters, log=log)
 
     targets = [tf.TensorSpec(target.shape, target.dtype) for target in recorded.targets]
     results = [tf.TensorSpec(shape, dtype) for shape, dtype in zip(recorded.shapes, recorded.dtypes, strict=True)]

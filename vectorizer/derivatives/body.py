@@ -58,17 +58,21 @@ def derivative_body(
     return _traced(derive, function, copied, choice, inputs, tuple(result.name for result in choice.results))
 
 
-def pullback_body(function: ExampleFunction, choice: Choice, *, shape: Sequence[int]) -> ExampleFunction:
-    """Trace one forward pass and one pullback: what one element of the derivative takes."""
+def pullback_body(
+    function: ExampleFunction, choice: Choice, *, shape: Sequence[int]
+) -> tuple[ExampleFunction, list[tf.Tensor]]:
+    """Trace one forward pass and one pullback, what one element of the derivative takes; return its cotangents too."""
 
     copied = Inlined()
+    cotangents: list[tf.Tensor] = []
 
     def derive(*example: tf.Tensor) -> list[tf.Tensor]:
         recorded = record(function, choice, example, shape=shape, copied=copied)
-        return list(recorded.pull([tf.ones_like(target) for target in recorded.targets]))
+        cotangents[:] = [tf.ones_like(target) for target in recorded.targets]
+        return list(recorded.pull(cotangents))
 
     names = tuple(source.name for source in choice.sources)
-    return _traced(derive, function, copied, choice, dict(function.inputs), names)
+    return _traced(derive, function, copied, choice, dict(function.inputs), names), cotangents
 
 
 def repeated_body(

@@ -149,7 +149,7 @@ def _plan(choice: Choice, body: ExampleFunction, axes: Sequence[Axis], lengths: 
     def shape(dims: Sequence[int | Axis]) -> tuple[int, ...]:
         return tuple(dim if isinstance(dim, int) else size_of[dim.name] for dim in dims)
 
-    single = pullback_body(body, choice, shape=shape(choice.output.known_dims))
+    single, cotangents = pullback_body(body, choice, shape=shape(choice.output.known_dims))
     differentiated = {
         "jacobian": [choice.output.known_dims],
         "hessian": [source.dims for source in choice.sources],
@@ -158,7 +158,7 @@ def _plan(choice: Choice, body: ExampleFunction, axes: Sequence[Axis], lengths: 
     return _Plan(
         shape=shape(choice.output.known_dims),
         n_elements=max(1, n_elements),
-        max_parallel=choice.max_parallel or default_parallel(pullback_bytes(body.graph, single.graph)),
+        max_parallel=choice.max_parallel or default_parallel(pullback_bytes(single.graph, cotangents)),
         n_loops=count_loops(single.graph.as_graph_def()),
     )
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import tensorflow as tf
+
+from vectorizer._pfor import called_graphs
 from vectorizer.effects import walk_ops
 
 __all__ = ["default_parallel", "pullback_bytes"]
@@ -15,12 +19,17 @@ _BUDGET_BYTES = 2**28
 _FREE = frozenset({"Const", "Identity", "NoOp", "Placeholder", "ReadVariableOp", "Reshape", "Shape", "StopGradient"})
 
 
-def pullback_bytes(function_graph: Any, pullback_graph: Any) -> int:
-    """Return at most how many bytes one pullback of one example writes, beyond the forward pass.
+def pullback_bytes(graph: Any, cotangents: Sequence[tf.Tensor]) -> int:
+    """Return at most how many bytes one pullback of one example writes: what its cotangents reach and its results need.
 
+    TensorFlow also makes the gradient by the other operand of each product, which nothing reads and nobody computes.
     The sum over all ops: less is alive at any time, as TensorFlow frees what has been used. A loop's body counts once.
     """
-    return max(1, _written_bytes(pullback_graph) - _written_bytes(function_graph))
+    reached = _found(cotangents, lambda tensor: tensor.consumers(), lambda op: op.outputs)
+    needed = _found(graph.outputs, lambda tensor: [tensor.op], lambda op: op.inputs)
+    computed = [op for name, op in reached.items() if name in needed]
+    inside = [inner for op in computed for called in called_graphs(op) for inner in walk_ops(called)]
+    return max(1, _bytes(cotangents) + sum(_bytes(op.outputs) for op in (*computed, *inside) if op.type not in _FREE))
 
 
 def default_parallel(bytes_per_element: int) -> int:
@@ -28,11 +37,23 @@ def default_parallel(bytes_per_element: int) -> int:
     return max(1, _BUDGET_BYTES // bytes_per_element)
 
 
-def _written_bytes(graph: Any) -> int:
+def _found(
+    tensors: Iterable[tf.Tensor],
+    ops_of: Callable[[tf.Tensor], Iterable[Any]],
+    tensors_of: Callable[[Any], Iterable[tf.Tensor]],
+) -> dict[str, Any]:
+    """Go on from tensors to ops, and from these to tensors; return the ops by name."""
+    found: dict[str, Any] = {}
+    waiting = list(tensors)
+    while waiting:
+        for op in ops_of(waiting.pop()):
+            if op.name not in found:
+                found[op.name] = op
+                waiting.extend(tensors_of(op))
+    return found
+
+
+def _bytes(tensors: Iterable[tf.Tensor]) -> int:
     return sum(
-        tensor.shape.num_elements() * max(1, tensor.dtype.size)
-        for op in walk_ops(graph)
-        if op.type not in _FREE
-        for tensor in op.outputs
-        if tensor.shape.is_fully_defined()
+        tensor.shape.num_elements() * max(1, tensor.dtype.size) for tensor in tensors if tensor.shape.is_fully_defined()
     )

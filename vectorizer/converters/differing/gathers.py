@@ -10,7 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, converted_with, differing, not_for_these, wrap, wrap_differing
-from vectorizer.converters.differing.operands import axis_of, constant, operand, rank_of, require, wrapped
+from vectorizer.converters.constants import known_operand
+from vectorizer.converters.differing.operands import axis_of, operand, rank_of, require, wrapped
 from vectorizer.converters.differing.reductions import lowest
 from vectorizer.differing import Differing, resized, rows_in
 
@@ -100,7 +101,7 @@ def _one_hot(pfor_input: Any) -> Any:
 def _top(pfor_input: Any) -> Any:
     """The largest of each row: padding is never larger, and stands behind what is as small."""
     value, k = operand(pfor_input, 0), pfor_input.inputs[1]
-    known, dense = constant(pfor_input, 1), value.filled(lowest(value.dense.dtype))
+    known, dense = known_operand(pfor_input, 1), value.filled(lowest(value.dense.dtype))
     length, width = value.size(len(value.lengths) - 1), rows_in(dense, -1)
     message = "input must have at least k columns"
     if not k.is_stacked:

@@ -7,8 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, not_for_these, wrap_differing
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.counting import bounded
-from vectorizer.converters.differing.operands import constant, operand, rank_of
+from vectorizer.converters.differing.operands import operand, rank_of
 from vectorizer.differing import Differing, in_range, longest, resized, rows_in
 
 __all__ = ["SOURCES"]
@@ -19,7 +20,7 @@ def _bincount(pfor_input: Any) -> Any:
     values, size = operand(pfor_input, 0), pfor_input.inputs[1]
     if rank_of(pfor_input, 0) != 1:
         not_for_these("values of more than one dimension are counted")
-    known = constant(pfor_input, 1)
+    known = known_operand(pfor_input, 1)
     if known is None:
         known = bounded(pfor_input.op.inputs[1])
     n_bins: Any = int(known) if known is not None else tf.cast(size.t, tf.int32)
@@ -45,7 +46,7 @@ def _ragged_to_dense(pfor_input: Any) -> Any:
 
     Shapes: values [rows, n, *s] in k groups -> [rows, k, width, *s].
     """
-    wanted, default = constant(pfor_input, 0), pfor_input.inputs[2]
+    wanted, default = known_operand(pfor_input, 0), pfor_input.inputs[2]
     if wanted is None or default.is_stacked:
         not_for_these("the shape, or what it is padded with, depends on the example")
     if (wanted.ndim == 0 and wanted != -1) or any(size >= 0 for size in wanted.reshape([-1])[2:]):

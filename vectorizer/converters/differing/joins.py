@@ -7,8 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, converted_with, differing, not_for_these, stacked, wrap, wrap_differing
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.differing.elementwise import aligned
-from vectorizer.converters.differing.operands import axis_of, constant, operand, rank_of, require
+from vectorizer.converters.differing.operands import axis_of, operand, rank_of, require
 from vectorizer.differing import Differing, resized, rows_in
 
 __all__ = ["CONVERTERS"]
@@ -112,7 +113,7 @@ def _segments(pfor_input: Any) -> Any:
 def _sparse_to_dense(pfor_input: Any) -> Any:
     """Put values at their places in a tensor of one size; those of the padding go to a place that is cut off."""
     places, values = operand(pfor_input, 0), operand(pfor_input, 2)
-    shape, default = constant(pfor_input, 1), pfor_input.inputs[3]
+    shape, default = known_operand(pfor_input, 1), pfor_input.inputs[3]
     if shape is None or default.is_stacked:
         not_for_these("the size of the result, or its default, depends on the example")
     rank = len(shape)

@@ -7,11 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from vectorizer._pfor import constant_of, differing, not_for_these, stacked, wrap
+from vectorizer._pfor import differing, not_for_these, stacked, wrap
+from vectorizer.converters.constants import known_operand
 from vectorizer.converters.masks import current_mask
 from vectorizer.differing import Differing
 
-__all__ = ["axis_of", "constant", "operand", "rank_of", "require", "reshaped_rows", "wrapped"]
+__all__ = ["axis_of", "operand", "rank_of", "require", "reshaped_rows", "wrapped"]
 
 
 def operand(pfor_input: Any, position: int) -> Differing:
@@ -36,16 +37,9 @@ def rank_of(pfor_input: Any, position: int) -> int:
     return int(rank)
 
 
-def constant(pfor_input: Any, position: int) -> Any:
-    """Return an operand's value, where it is known before the graph runs; None otherwise."""
-    known = constant_of(pfor_input.op.inputs[position])
-    given = pfor_input.inputs[position]
-    return constant_of(given.t) if known is None and not given.is_stacked else known
-
-
 def axis_of(pfor_input: Any, position: int, rank: int) -> int:
     """Return an operand that names a dimension. Errors: NotForThese if it is no constant."""
-    known = constant(pfor_input, position)
+    known = known_operand(pfor_input, position)
     if known is None:
         not_for_these("the axis is not a constant")
     return int(known) % max(rank, 1)

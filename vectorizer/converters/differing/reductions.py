@@ -7,7 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, converted_with, not_for_these, wrap, wrap_differing
-from vectorizer.converters.differing.operands import constant, operand, rank_of, require, reshaped_rows
+from vectorizer.converters.constants import known_operand
+from vectorizer.converters.differing.operands import operand, rank_of, require, reshaped_rows
 from vectorizer.differing import Differing, rows_in
 
 __all__ = ["CONVERTERS", "lowest"]
@@ -34,7 +35,7 @@ _NEUTRAL: dict[str, Any] = {
 
 
 def _axes(pfor_input: Any, rank: int) -> list[int]:
-    known = constant(pfor_input, 1)
+    known = known_operand(pfor_input, 1)
     if known is None:
         not_for_these("the axes are not constants")
     return sorted({int(axis) % rank for axis in known.reshape([-1])})
@@ -73,7 +74,7 @@ def _mean(pfor_input: Any) -> Any:
 
 def _extreme(pfor_input: Any) -> Any:
     value = operand(pfor_input, 0)
-    known = constant(pfor_input, 1)
+    known = known_operand(pfor_input, 1)
     if known is None:
         not_for_these("the axis is not a constant")
     axis = int(known) % rank_of(pfor_input, 0)
@@ -112,10 +113,10 @@ def _joined(pfor_input: Any) -> Any:
     """Join the strings of each row. Shapes: [rows, n] -> [rows], or [rows, 1]."""
     value = operand(pfor_input, 0)
     length = value.lengths[0]
-    if rank_of(pfor_input, 0) != 1 or length is None or constant(pfor_input, 1) is None:
+    if rank_of(pfor_input, 0) != 1 or length is None or known_operand(pfor_input, 1) is None:
         not_for_these("strings of differing number are joined along the only dimension")
     rows = rows_in(value.dense, 0)
-    if constant(pfor_input, 1).size == 0:
+    if known_operand(pfor_input, 1).size == 0:
         return wrap_differing(value, pfor_input.outputs[0].shape)
     joined = tf.strings.unsorted_segment_join(
         value.flat(), tf.repeat(tf.range(rows), length), rows, separator=pfor_input.get_attr("separator")

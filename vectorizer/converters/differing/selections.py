@@ -10,7 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, keep_from_xla, not_for_these, wrap_differing
-from vectorizer.converters.differing.operands import constant, operand, rank_of, reshaped_rows
+from vectorizer.converters.constants import known_operand
+from vectorizer.converters.differing.operands import operand, rank_of, reshaped_rows
 from vectorizer.differing import Differing, compacted, from_flat, kept_order, rows_in
 
 __all__ = ["SOURCES"]
@@ -73,7 +74,7 @@ def _unique(pfor_input: Any) -> Any:
 
 
 def _unique_along(pfor_input: Any) -> Any:
-    axis = constant(pfor_input, 1)
+    axis = known_operand(pfor_input, 1)
     if axis is None or axis.size > 1 or (axis.size == 1 and int(axis.reshape([-1])[0]) not in (0, -1)):
         not_for_these("the axis is not a constant")
     return _unique(pfor_input)

@@ -8,7 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, not_for_these, stacked, wrap, wrap_differing
-from vectorizer.converters.differing.operands import axis_of, constant, operand, rank_of, require, reshaped_rows
+from vectorizer.converters.constants import known_operand
+from vectorizer.converters.differing.operands import axis_of, operand, rank_of, require, reshaped_rows
 from vectorizer.differing import Differing, compacted, longest, resized, rows_in
 
 __all__ = ["CONVERTERS"]
@@ -54,7 +55,7 @@ def _squeeze(pfor_input: Any) -> Any:
 
 def _transpose(pfor_input: Any) -> Any:
     value = operand(pfor_input, 0)
-    order = constant(pfor_input, 1)
+    order = known_operand(pfor_input, 1)
     if order is None:
         not_for_these("the order of the dimensions is not a constant")
     dense = tf.transpose(value.dense, [0, *(int(dim) + 1 for dim in order)])

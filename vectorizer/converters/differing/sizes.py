@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from vectorizer._pfor import Converter, not_for_these, stacked, wrap_differing
-from vectorizer.converters.differing.operands import constant, operand, rank_of, require
+from vectorizer.converters.constants import known_operand
+from vectorizer.converters.differing.operands import operand, rank_of, require
 from vectorizer.converters.masks import current_mask
 from vectorizer.converters.slicing import entries
 from vectorizer.differing import Differing, longest, rows_in
@@ -147,7 +148,7 @@ def _pad(pfor_input: Any) -> Any:
 def _split(pfor_input: Any) -> Any:
     """Cut at places of each row's own. Shapes: sizes [rows, n] -> n results."""
     value, rank = operand(pfor_input, 0), rank_of(pfor_input, 0)
-    axis = constant(pfor_input, 2)
+    axis = known_operand(pfor_input, 2)
     if axis is None:
         not_for_these("the axis is not a constant")
     dim = int(axis) % rank
@@ -169,7 +170,7 @@ def _split(pfor_input: Any) -> Any:
 
 
 def _reverse(pfor_input: Any) -> Any:
-    value, axes = operand(pfor_input, 0), constant(pfor_input, 1)
+    value, axes = operand(pfor_input, 0), known_operand(pfor_input, 1)
     if axes is None:
         not_for_these("the axes are not constants")
     dense = value.dense
