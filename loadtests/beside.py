@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
 import tempfile
 import threading
@@ -36,6 +37,11 @@ class Switches:
         self._pause_s = pause_s
         self._versions = itertools.cycle((1, 2))
         self.n = 0
+
+    @staticmethod
+    def are_possible(url: str) -> bool:
+        """Return whether there are two versions."""
+        return len(httpx.get(f"{url}/v1/models/{_MODEL}", timeout=60).json()["model_version_status"]) > 1
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
@@ -111,12 +117,15 @@ def _command(
     load: Annotated[float, typer.Option(min=0.05, max=1.0, help="Share of the closed loop's throughput.")] = 0.8,
     n_switches: Annotated[int, typer.Option("--switches", min=0, help="Version switches, about.")] = 100,
     pause_s: Annotated[float, typer.Option(min=0.0, help="Seconds between two switches.")] = 0.1,
+    store: Annotated[Path | None, typer.Option(help="A store to begin with, copied; saves building the model.")] = None,
     n_pairs: Annotated[int, typer.Option("--build-windows", min=0, help="Windows with a build under way.")] = 10,
 ) -> None:
     """Compare callers' 99th percentile with and without what goes on beside them."""
     with tempfile.TemporaryDirectory(prefix="rowwise-beside-") as name:
         directory = Path(name)
         path = workload.make(_MODEL, directory)
+        if store is not None:
+            shutil.copytree(store, directory / "store")
 
         def command(port: int) -> list[str]:
             return [
@@ -128,7 +137,8 @@ def _command(
             most = capacity(server.url, path)
             print(f"{most:,.0f} requests a second with 32 callers; what follows is at {load:.0%} of that")
             if n_switches:
-                _register(server.url, _MODEL, f"{workload.MODELS[_MODEL]}:predict", wait=True)
+                if not Switches.are_possible(server.url):
+                    _register(server.url, _MODEL, f"{workload.MODELS[_MODEL]}:predict", wait=True)
                 n, seen = switched(server, path, rate=load * most, n_switches=n_switches, pause_s=pause_s)
                 print(f"{n} switches: {seen}")
             if n_pairs:

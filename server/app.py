@@ -203,6 +203,7 @@ def _build_limits(settings: Settings) -> BuildLimits:
     return BuildLimits(
         build_timeout_s=settings.build_timeout_s,
         build_memory_bytes=settings.build_memory_bytes,
+        build_niceness=settings.build_niceness,
         concurrent_builds=settings.concurrent_builds,
     )
 

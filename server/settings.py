@@ -22,6 +22,7 @@ CHANGEABLE = frozenset(
     {
         "access_log",
         "build_memory_bytes",
+        "build_niceness",
         "build_timeout_s",
         "default_timeout_ms",
         "grace_s",
@@ -102,6 +103,9 @@ class Settings(BaseSettings):
     build_timeout_s: Annotated[float, Field(gt=0)] = 600.0
     #: Memory limit of one build (resident), bytes.
     build_memory_bytes: Annotated[int, Field(ge=64 * _MIB)] = 8192 * _MIB
+    #: How far builds stand back for who needs the processor too, from 0 (not at all) to 19; 10 is about a tenth of the
+    #: time of a serving thread on the same core. Higher is felt less by callers, and takes longer on a busy machine.
+    build_niceness: Annotated[int, Field(ge=0, le=19)] = 10
     #: Builds that run at once; more wait their turn.
     concurrent_builds: Annotated[int, Field(ge=1)] = 1
 

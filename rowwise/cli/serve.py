@@ -163,6 +163,10 @@ def serve(
     build_memory_bytes: Annotated[
         int | None, _option("--build-memory-bytes", "Memory of one build (8 GiB).", panel=_BUILDS, metavar="BYTES")
     ] = None,
+    build_niceness: Annotated[
+        int | None,
+        _option("--build-niceness", "How far builds stand back, 0 to 19 (10).", panel=_BUILDS, metavar="N"),
+    ] = None,
     concurrent_builds: Annotated[
         int | None, _option("--concurrent-builds", "Builds that run at once (1).", panel=_BUILDS, metavar="N")
     ] = None,

@@ -1,7 +1,7 @@
 """The first thing that runs in a builder's process: give up what it must not have, then become the worker.
 
-Run as a script, ``python -I -S launch.py PARENT_PID COMMAND...``, and not as a hook between fork and exec, which
-is not safe in a process with threads. It imports nothing of ours, so it takes about ten milliseconds.
+Run as a script, ``python -I -S launch.py PARENT_PID NICENESS COMMAND...``, and not as a hook between fork and exec,
+which is not safe in a process with threads. It imports nothing of ours, so it takes about ten milliseconds.
 
 1. The kernel kills the builder when the server's process ends, however it ends.
 2. Orphans of the builder become its children, so that its process tree stays whole and its memory can be counted.
@@ -22,10 +22,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["NICENESS", "main"]
-
-#: Added to the server's own. 10 of 19: about a tenth of the time of a serving thread on the same core (sched(7)).
-NICENESS = 10
+__all__ = ["main"]
 
 # ioprio_set(2), for this process: the class "idle".
 _IOPRIO_WHO_PROCESS = 1
@@ -42,7 +39,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def main(arguments: list[str]) -> None:
     """Become the command. Does not return."""
-    parent, *command = arguments
+    parent, niceness, *command = arguments
     libc = ctypes.CDLL(None, use_errno=True)
     for option, value in ((_PR_SET_PDEATHSIG, int(signal.SIGKILL)), (_PR_SET_CHILD_SUBREAPER, 1)):
         if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
@@ -50,8 +47,7 @@ def main(arguments: list[str]) -> None:
     if os.getppid() != int(parent):
         # The server ended before the kernel knew that we go with it.
         os.kill(os.getpid(), signal.SIGKILL)
-    niceness = os.nice(NICENESS)
-    _yield_further(libc, niceness)
+    _yield_further(libc, os.nice(int(niceness)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.umask(0o077)
     try:

@@ -91,7 +91,8 @@ class Builder:
         if self._turns.locked():
             on_progress(Progress("queued"))
         limits = self._limits
-        async with self._turns, started(self._command, self._environment, request) as worker:
+        starting = started(self._command, self._environment, request, niceness=limits.build_niceness)
+        async with self._turns, starting as worker:
             try:
                 async with asyncio.timeout(limits.build_timeout_s) as timer:
                     outcome = await worker.outcome(limits, on_progress)

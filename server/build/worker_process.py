@@ -226,11 +226,11 @@ def _itself(protocol: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
 
 @asynccontextmanager
 async def started(
-    command: Sequence[str], environment: Mapping[str, str], request: BuildRequest
+    command: Sequence[str], environment: Mapping[str, str], request: BuildRequest, *, niceness: int
 ) -> AsyncIterator[WorkerProcess]:
     """Start a worker; when the block is left, however, kill what is left of it."""
     mark = secrets.token_hex(16)
-    process, events, output = _spawn(command, {**environment, MARK_VARIABLE: mark}, request)
+    process, events, output = _spawn(command, {**environment, MARK_VARIABLE: mark}, request, niceness)
     worker = WorkerProcess(process, request, mark)
     try:
         await worker.connect(events, output)
@@ -243,7 +243,7 @@ async def started(
 
 
 def _spawn(
-    command: Sequence[str], environment: Mapping[str, str], request: BuildRequest
+    command: Sequence[str], environment: Mapping[str, str], request: BuildRequest, niceness: int
 ) -> tuple[subprocess.Popen[bytes], int, int]:
     """Start the process; return it with the descriptors of its events and its output. Errors: BuildCrashed."""
     with ExitStack() as childs, ExitStack() as ours:
@@ -259,7 +259,7 @@ def _spawn(
             childs.callback(os.close, descriptor)
         for descriptor in (events, output):
             ours.callback(os.close, descriptor)
-        launch = (sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid()))
+        launch = (sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid()), str(niceness))
         try:
             process = subprocess.Popen(
                 [*launch, *command, *WorkerChannel.arguments(events_writer)],

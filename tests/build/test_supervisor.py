@@ -14,10 +14,10 @@ from server.build import (
     BuildCrashed,
     Builder,
     BuildFailed,
+    BuildLimits,
     BuildRequest,
     Progress,
 )
-from server.build.launch import NICENESS
 from server.build.process_tree import MARK_VARIABLE
 from server.build.supervisor import builder_environment
 from tests.build.doubles.builds import (
@@ -51,7 +51,7 @@ def test_a_worker_runs_nicely_in_a_session_of_its_own_and_dies_first(run: Any, t
 
     run(scenario())
     state = json.loads((asked.output_dir / "state.json").read_text())
-    assert state["nice"] == min(os.nice(0) + NICENESS, 19)
+    assert state["nice"] == min(os.nice(0) + BuildLimits().build_niceness, 19)
     if state["autogroup"]:
         # Else the kernel gives its session as much of the processor as the server's.
         assert state["autogroup"].split()[-1] == str(state["nice"])

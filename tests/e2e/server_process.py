@@ -30,7 +30,8 @@ class ServerProcess:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "rowwise", "serve", "--port", "0", "--store", str(store), *options],
                 cwd=ROOT,
-                env={**os.environ, **(environment or {})},
+                # Tests wait for builds, and beside each other.
+                env={"ROWWISE_BUILD_NICENESS": "0", **os.environ, **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
