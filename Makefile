@@ -14,7 +14,7 @@ BENCH_STAMP := $(VENV)/set-up-bench-$(shell cat pyproject.toml requirements/benc
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz soak chaos serve load bench bench-gpu check lint types rules docs op-page invariant \
+.PHONY: help setup demo test fuzz soak chaos serve load bench bench-gpu check lint types rules docs op-page protos invariant \
         dockerfile compose docker-steps format lock clean
 
 help: ## Show the targets
@@ -79,6 +79,9 @@ rules: setup ## Who may import whom, what importing may do, which names are publ
 docs: setup ## Build the manual into docs/_build/html; a warning is an error
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+protos: setup ## Compile server/protocol/protos/*.proto into the descriptors that the server loads
+	@$(BIN)/python -m scripts.compile_protos
 
 op-page: setup ## Find out again what becomes of each op of TensorFlow and write docs/ops.md
 	@$(BIN)/python -m scripts.op_page $(ARGS)

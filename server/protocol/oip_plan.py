@@ -231,7 +231,7 @@ def _outputs(
                 raise MalformedRequest(f"output {_shown(wish.name)}: {hint}")
     own = {wish.name: flag_of(wish.parameters, "binary_data") for wish in wishes}
     planned = []
-    for index in selected_outputs([wish.name for wish in wishes], signature):
+    for index in selected_outputs([wish.name for wish in wishes], signature, words=DATATYPES):
         is_binary = own.get(signature.outputs[index].name)
         planned.append(PlannedOutput(index=index, is_binary=in_binary if is_binary is None else is_binary))
     for output in planned:

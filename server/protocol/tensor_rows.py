@@ -7,9 +7,11 @@ same length where an axis varies, and an answer is a tensor only if its rows hav
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from server.protocol.by_signature import BySignature
 from server.protocol.dtypes import numpy_dtype, shape_text
 from server.protocol.errors import EmptyRequest, RaggedOutput, TooManyInstances, WrongDtype, WrongKeys, WrongShape
 from server.protocol.rows import Array, Column, Rows
@@ -19,53 +21,123 @@ from server.signature import ModelSignature, TensorSignature
 __all__ = ["batch_shape", "read_tensors", "selected_outputs", "stacked"]
 
 
-def read_tensors(
-    tensors: Mapping[str, Array], signature: ModelSignature, *, max_instances: int, words: Mapping[str, str]
-) -> Rows:
-    """Check tensors against the signature and return them as rows.
+#: Forms of requests that are kept for each signature. They differ by the number of rows and by lengths.
+_MAX_FORMS = 256
 
-    Shapes: each array ``[n, *shape]``. ``words`` are the format's names of dtypes, for sentences.
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What is known of tensors by their names, dtypes and shapes, once they were checked."""
+
+    n: int
+    lengths: tuple[int, ...] | None
+    is_bare: bool
+
+
+class _Forms:
+    """The forms of requests to one signature that were checked before."""
+
+    __slots__ = ("known", "signature")
+
+    def __init__(self, signature: ModelSignature) -> None:
+        self.signature = signature
+        self.known: dict[tuple[object, ...], _Form] = {}
+
+
+_FORMS = BySignature(_Forms)
+
+
+def read_tensors(
+    tensors: Mapping[str, Array],
+    signature: ModelSignature,
+    *,
+    max_instances: int,
+    words: Mapping[str, str],
+    takes_bare: bool = False,
+) -> tuple[Rows, bool]:
+    """Check tensors against the signature; return them as rows, and whether they were one bare example.
+
+    What was checked once is known by its form: names, dtypes and shapes.
+    Shapes: each array ``[n, *shape]``, or where ``takes_bare`` all of them ``[*shape]``: one example without the
+        dimension of examples, whose answer has none either. ``words`` are the format's names of dtypes, for sentences.
     Errors: WrongKeys, WrongDtype, WrongShape, EmptyRequest, TooManyInstances.
+    """
+    known = _FORMS.of(signature).known
+    key = (takes_bare, *[(name, array.dtype, array.shape) for name, array in tensors.items()])
+    form = known.get(key)
+    if form is None or form.n > max_instances:
+        form = _checked(tensors, signature, max_instances=max_instances, words=words, takes_bare=takes_bare)
+        if len(known) >= _MAX_FORMS:
+            known.clear()
+        known[key] = form
+    n = form.n
+    columns: list[Column] = []
+    for tensor in signature.inputs:
+        array = tensors.get(tensor.name)
+        if array is None:
+            columns.append(fresh_seeds(n))
+            continue
+        if form.is_bare:
+            array = array[None]
+        columns.append(array if tensor.is_fixed else list(array))
+    return Rows(n, tuple(columns), None if form.lengths is None else [form.lengths] * n), form.is_bare
+
+
+def _checked(
+    tensors: Mapping[str, Array],
+    signature: ModelSignature,
+    *,
+    max_instances: int,
+    words: Mapping[str, str],
+    takes_bare: bool,
+) -> _Form:
+    """Check tensors against the signature.
+
+    Errors: see ``read_tensors``.
     """
     if len(tensors) != len(signature.inputs):
         _check_names(tensors, signature)
+    is_bare = takes_bare and all(
+        tensor.name not in tensors or tensors[tensor.name].ndim == len(tensor.shape) for tensor in signature.inputs
+    )
     n = -1
     first = ""
     lengths: dict[str, tuple[int, str]] = {}
-    columns: list[Column] = []
     for tensor in signature.inputs:
         name = tensor.name
         array = tensors.get(name)
         if array is None:
             _check_names(tensors, signature)
-            columns.append(())  # type: ignore[arg-type]
             continue
-        if array.dtype != numpy_dtype(tensor.dtype):
-            got = words.get("string" if array.dtype == object else array.dtype.name, array.dtype.name)
-            raise WrongDtype(f"input {name!r}: expected {words[tensor.dtype]}, got {got}; send it as that")
+        if is_bare:
+            array = array[None]
+        _check_tensor(array, tensor, signature, words)
         got_shape = array.shape
-        if len(got_shape) != 1 + len(tensor.shape) or (tensor.is_fixed and got_shape[1:] != tensor.shape):
-            raise WrongShape(_shape_sentence(tensor, signature, got_shape, words))
         if n < 0:
             n, first = got_shape[0], name
         elif got_shape[0] != n:
             raise WrongShape(
                 f"input {name!r} has {got_shape[0]} examples, input {first!r} has {n}; send as many of each"
             )
-        if tensor.is_fixed:
-            columns.append(array)
-        else:
+        if not tensor.is_fixed:
             _agree(tensor, signature, got_shape, lengths, words)
-            columns.append(list(array))
     if n > max_instances:
         raise TooManyInstances(n, limit=max_instances)
     if n <= 0:
         raise EmptyRequest("the tensors' first dimension, which counts examples, is 0: send at least one example")
-    for index, tensor in enumerate(signature.inputs):
-        if tensor.name not in tensors:
-            columns[index] = fresh_seeds(n)
     each = tuple(lengths[axis.name][0] for axis in signature.axes)
-    return Rows(n, tuple(columns), [each] * n if signature.has_lengths else None)
+    return _Form(n, each if signature.has_lengths else None, is_bare)
+
+
+def _check_tensor(array: Array, tensor: TensorSignature, signature: ModelSignature, words: Mapping[str, str]) -> None:
+    """Compare dtype, number of dimensions and, where all are fixed, sizes."""
+    if tensor.dtype not in words:
+        raise _nameless(tensor)
+    if array.dtype != numpy_dtype(tensor.dtype):
+        got = words.get("string" if array.dtype == object else array.dtype.name, array.dtype.name)
+        raise WrongDtype(f"input {tensor.name!r}: expected {words[tensor.dtype]}, got {got}; send it as that")
+    if array.ndim != 1 + len(tensor.shape) or (tensor.is_fixed and array.shape[1:] != tensor.shape):
+        raise WrongShape(_shape_sentence(tensor, signature, array.shape, words))
 
 
 def _check_names(tensors: Mapping[str, Array], signature: ModelSignature) -> None:
@@ -124,17 +196,27 @@ def batch_shape(tensor: TensorSignature) -> list[int]:
     return [-1, *(dim if isinstance(dim, int) else -1 for dim in tensor.shape)]
 
 
-def selected_outputs(asked: Sequence[str], signature: ModelSignature) -> tuple[int, ...]:
-    """Return the places of the outputs that are asked for; none named: all. Errors: WrongKeys."""
-    if not asked:
-        return tuple(range(len(signature.outputs)))
+def _nameless(tensor: TensorSignature) -> WrongDtype:
+    return WrongDtype(
+        f"{tensor.name!r} is {tensor.dtype}, which this protocol has no name for: the model can't be asked in it"
+    )
+
+
+def selected_outputs(asked: Sequence[str], signature: ModelSignature, *, words: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the places of the outputs that are asked for; none named: all. Errors: WrongKeys, WrongDtype."""
     names = [tensor.name for tensor in signature.outputs]
+    if not asked:
+        asked = names
     unknown = [name for name in asked if name not in names]
     if unknown:
         raise WrongKeys(f"{_listed(unknown)} is no output of this model; it has {_listed(names)}")
     if len(set(asked)) < len(asked):
         raise WrongKeys(f"an output is asked for twice in {_listed(asked)}; name each once")
-    return tuple(names.index(name) for name in asked)
+    places = tuple(names.index(name) for name in asked)
+    for place in places:
+        if signature.outputs[place].dtype not in words:
+            raise _nameless(signature.outputs[place])
+    return places
 
 
 def stacked(column: Column, tensor: TensorSignature) -> Array:

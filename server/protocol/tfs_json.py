@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from server.protocol.by_signature import BySignature
 from server.protocol.errors import UnknownSignature
 from server.protocol.rows import Column, PredictRequest, Rows
 from server.protocol.seeds import fresh_seeds
@@ -27,11 +28,6 @@ __all__ = ["TFS_JSON", "PredictCodec", "codec_for", "decode_predict", "encode_pr
 
 #: Names by which a request may ask for the only signature that a model has.
 _SIGNATURE_NAMES = frozenset({None, "", "serving_default"})
-
-#: Codecs kept. One costs about 20 KiB and 200 us to make.
-_MAX_CODECS = 256
-#: By the identity of the signature. A codec holds its signature, so an identity here is never reused for another.
-_CODECS: dict[int, PredictCodec] = {}
 
 
 class PredictCodec:
@@ -77,14 +73,12 @@ class PredictCodec:
         return encode_predict(outputs, self.signature, row_form=row_form)
 
 
+_CODECS = BySignature(PredictCodec)
+
+
 def codec_for(signature: ModelSignature) -> PredictCodec:
     """Return the codec of a signature, made at its first use."""
-    codec = _CODECS.get(id(signature))
-    if codec is None:
-        if len(_CODECS) >= _MAX_CODECS:
-            del _CODECS[next(iter(_CODECS))]
-        codec = _CODECS[id(signature)] = PredictCodec(signature)
-    return codec
+    return _CODECS.of(signature)
 
 
 class TfsJson:

@@ -13,7 +13,7 @@ from server.web.interfaces import Catalog
 from server.web.paths import version_number
 from server.web.predict import labelled_version
 
-__all__ = ["model_status_router", "signature_def", "version_status"]
+__all__ = ["model_metadata", "model_status_router", "signature_def", "version_status"]
 
 #: Our states in the words of tensorflow_serving/apis/get_model_status.proto.
 _STATES = {
@@ -55,15 +55,15 @@ def model_status_router(catalog: Catalog, gate: Gate | None) -> APIRouter:
 
     @router.get("/{model}/metadata", summary="Signature of the active version")
     async def metadata(model: str) -> dict[str, Any]:
-        return _metadata(catalog, model, None)
+        return model_metadata(catalog, model, None)
 
     @router.get("/{model}/versions/{version}/metadata", summary="Signature of a version")
     async def one_metadata(model: str, version: str) -> dict[str, Any]:
-        return _metadata(catalog, model, version_number(version))
+        return model_metadata(catalog, model, version_number(version))
 
     @router.get("/{model}/labels/{label}/metadata", summary="Signature of a labelled version")
     async def labelled_metadata(model: str, label: str) -> dict[str, Any]:
-        return _metadata(catalog, model, labelled_version(catalog, model, label))
+        return model_metadata(catalog, model, labelled_version(catalog, model, label))
 
     return router
 
@@ -90,7 +90,8 @@ def signature_def(signature: ModelSignature, *, method: str = "tensorflow/servin
     }
 
 
-def _metadata(catalog: Catalog, model: str, version: int | None) -> dict[str, Any]:
+def model_metadata(catalog: Catalog, model: str, version: int | None) -> dict[str, Any]:
+    """Return what TensorFlow Serving tells of a version. Errors: those of ``Catalog.resolve``."""
     served = catalog.resolve(model, version)
     definitions = {"serving_default": signature_def(served.signature)}
     for each in served.derivatives:

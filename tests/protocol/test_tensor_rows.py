@@ -45,7 +45,9 @@ SEQUENCE = ModelSignature(
 
 def read(tensors: Mapping[str, Any], signature: ModelSignature = PAIR) -> Rows:
     arrays = {name: np.asarray(value) for name, value in tensors.items()}
-    return read_tensors(arrays, signature, max_instances=4, words=WORDS)
+    rows, is_bare = read_tensors(arrays, signature, max_instances=4, words=WORDS)
+    assert not is_bare
+    return rows
 
 
 def test_the_first_dimension_counts_examples() -> None:
@@ -53,6 +55,18 @@ def test_the_first_dimension_counts_examples() -> None:
     assert rows.n == 3
     assert rows.lengths is None
     assert [np.asarray(column).tolist() for column in rows.columns] == [[[1, 2], [3, 4], [5, 6]], [7, 8, 9]]
+
+
+def test_one_example_may_come_without_the_dimension_of_examples_where_the_format_lets_it() -> None:
+    bare = {"t": np.zeros((3, 2), np.float32), "m": np.ones(3, bool)}
+    rows, is_bare = read_tensors(bare, SEQUENCE, max_instances=4, words=WORDS, takes_bare=True)
+    assert is_bare
+    assert (rows.n, rows.lengths) == (1, [(3,)])
+    with pytest.raises(WrongShape, match="first dimension counts examples"):
+        read(bare, SEQUENCE)
+    mixed = {**bare, "m": np.ones((1, 3), bool)}
+    with pytest.raises(WrongShape, match="input 't'"):
+        read_tensors(mixed, SEQUENCE, max_instances=4, words=WORDS, takes_bare=True)
 
 
 def test_an_optional_input_is_drawn_for_each_example() -> None:
@@ -106,12 +120,20 @@ def test_lengths_are_checked(t: tuple[int, ...], m: tuple[int, ...], says: str) 
 
 
 def test_outputs_are_chosen_by_name_in_the_order_that_is_asked() -> None:
-    assert selected_outputs([], PAIR) == (0, 1)
-    assert selected_outputs(["z", "y"], PAIR) == (1, 0)
+    assert selected_outputs([], PAIR, words=WORDS) == (0, 1)
+    assert selected_outputs(["z", "y"], PAIR, words=WORDS) == (1, 0)
     with pytest.raises(WrongKeys, match="'x' is no output of this model; it has 'y', 'z'"):
-        selected_outputs(["x"], PAIR)
+        selected_outputs(["x"], PAIR, words=WORDS)
     with pytest.raises(WrongKeys, match="twice"):
-        selected_outputs(["y", "y"], PAIR)
+        selected_outputs(["y", "y"], PAIR, words=WORDS)
+
+
+def test_a_dtype_that_the_protocol_has_no_name_for_is_said() -> None:
+    odd = TensorSignature(name="c", dtype="complex64", shape=())
+    with pytest.raises(WrongDtype, match="'c' is complex64, which this protocol has no name for"):
+        read({"c": np.zeros(1, np.complex64)}, ModelSignature(inputs=(odd,), outputs=()))
+    with pytest.raises(WrongDtype, match="'c' is complex64"):
+        selected_outputs([], ModelSignature(inputs=(), outputs=(odd,)), words=WORDS)
 
 
 def test_rows_of_one_shape_are_one_tensor() -> None:

@@ -1,0 +1,131 @@
+"""The Open Inference Protocol's ModelInfer in protocol buffers.
+
+Tensors come as raw bytes, one for each input, or as typed contents inside the inputs, never both. An answer has them
+as its request had; the parameter ``binary_data_output`` says otherwise. Raw bytes are not copied here: a request's
+become views of it, an answer's are joined into it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from server.protocol.errors import MalformedRequest, WrongKeys
+from server.protocol.oip_datatypes import DATATYPES
+from server.protocol.oip_proto_answers import ANSWERS
+from server.protocol.oip_proto_inputs import InputTensor, input_tensor
+from server.protocol.oip_proto_parameters import deadline_s, priority_of, read_parameter, read_requested_output
+from server.protocol.proto_wire import LEN, fields, text
+from server.protocol.rows import Array, Column, Encoded, Rows
+from server.protocol.tensor_rows import read_tensors, selected_outputs, stacked
+from server.protocol.wire import Asked
+
+__all__ = ["InferCall", "InferRequest"]
+
+#: Fields of a request, which are listed on the event loop. An input takes two.
+_MAX_FIELDS = 4_096
+
+_MODEL_NAME, _MODEL_VERSION, _ID, _PARAMETERS, _INPUTS, _OUTPUTS, _RAW = (number << 3 | LEN for number in range(1, 8))
+
+
+class InferCall:
+    """A request of which nothing was read but whom it asks, under which id. It is the format that reads the rest."""
+
+    __slots__ = ("_fields", "id", "model", "version")
+
+    def __init__(self, body: bytes) -> None:
+        """Errors: MalformedRequest."""
+        model: Any = b""
+        version: Any = b""
+        id_: Any = b""
+        self._fields = fields(memoryview(body), at_most=_MAX_FIELDS)
+        for tag, value in self._fields:
+            if tag == _MODEL_NAME:
+                model = value
+            elif tag == _MODEL_VERSION:
+                version = value
+            elif tag == _ID:
+                id_ = value
+        self.model = text(model, "model_name")
+        #: None: the one that serves.
+        self.version = text(version, "model_version") or None
+        self.id = text(id_, "id").encode() if id_ else b""
+
+    def decode(self, body: bytes, asked: Asked, *, max_instances: int) -> InferRequest:  # noqa: ARG002 - it was listed
+        """Read the tensors. Errors: every ProtocolError."""
+        inputs: list[InputTensor] = []
+        raw: list[memoryview] = []
+        wanted: list[str] = []
+        parameters: dict[str, Any] = {}
+        for tag, value in self._fields:
+            if isinstance(value, int):
+                continue
+            if tag == _INPUTS:
+                inputs.append(input_tensor(value))
+            elif tag == _RAW:
+                raw.append(value)
+            elif tag == _OUTPUTS:
+                wanted.append(read_requested_output(value))
+            elif tag == _PARAMETERS:
+                parameters.update([read_parameter(value)])
+        signature = asked.signature
+        rows, is_bare = read_tensors(
+            _arrays(inputs, raw), signature, max_instances=max_instances, words=DATATYPES, takes_bare=True
+        )
+        return InferRequest(
+            rows=rows,
+            asked=asked,
+            id=self.id,
+            wanted=selected_outputs(wanted, signature, words=DATATYPES),
+            is_bare=is_bare,
+            is_raw=bool(parameters.get("binary_data_output", raw)),
+            timeout_s=deadline_s(parameters),
+            priority=priority_of(parameters),
+        )
+
+
+def _arrays(inputs: Sequence[InputTensor], raw: Sequence[memoryview]) -> dict[str, Array]:
+    """Return the inputs' elements by their names."""
+    if raw and len(raw) != len(inputs):
+        raise MalformedRequest(
+            f"{len(inputs)} inputs came with {len(raw)} raw_input_contents: send one for each, in their order"
+        )
+    arrays: dict[str, Array] = {}
+    for index, tensor in enumerate(inputs):
+        if tensor.name in arrays:
+            raise WrongKeys(f"input {tensor.name!r} is there twice; send it once")
+        if not raw:
+            arrays[tensor.name] = tensor.from_contents()
+        elif tensor.contents:
+            raise MalformedRequest(
+                f"input {tensor.name!r} has contents, and the request has raw_input_contents: send one of the two"
+            )
+        else:
+            arrays[tensor.name] = tensor.from_raw(raw[index])
+    return arrays
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class InferRequest:
+    """A request that was read."""
+
+    rows: Rows
+    asked: Asked
+    id: bytes
+    #: Places of the outputs that are asked for, in the order of the answer.
+    wanted: tuple[int, ...]
+    #: True: one example came without the dimension of examples, and is answered likewise.
+    is_bare: bool
+    is_raw: bool
+    timeout_s: float | None
+    priority: int | None = None
+
+    def encode(self, outputs: Sequence[Column]) -> Encoded:
+        """Write a ModelInferResponse. Errors: RaggedOutput."""
+        signature = self.asked.signature
+        arrays = [stacked(outputs[index], signature.outputs[index]) for index in self.wanted]
+        if self.is_bare:
+            arrays = [array.reshape(array.shape[1:]) for array in arrays]
+        writer = ANSWERS.of(signature)
+        return writer.write(arrays, self.wanted, self.asked, id_=self.id, is_raw=self.is_raw), ()
