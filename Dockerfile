@@ -39,12 +39,15 @@ ENV PATH=/opt/rowwise/bin:$PATH \
     TF_CPP_MIN_LOG_LEVEL=2 \
     ROWWISE_HOST=0.0.0.0 \
     ROWWISE_PORT=8000 \
+    ROWWISE_GRPC_PORT=8001 \
     ROWWISE_STORE=/var/lib/rowwise/store
 # All that is kept lies here. The rest may be read-only, with a tmpfs on /tmp.
 VOLUME /var/lib/rowwise
 WORKDIR /var/lib/rowwise
 USER 10001
+# HTTP and gRPC.
 EXPOSE 8000
+EXPOSE 8001
 # Ready: every active model is loaded and warm. Building the first models may take minutes, which count as starting.
 HEALTHCHECK --interval=5s --timeout=5s --start-period=10m --retries=3 \
   CMD ["python", "/opt/rowwise/health_check.py"]

@@ -83,7 +83,8 @@ def free_port() -> int:
 
 def rowwise_command(port: int, *, store: Path, models: Sequence[str] = (), batch_limit: int | None = None) -> list[str]:
     """Return the command that starts our server; ``models`` are registered if the store lacks them."""
-    command = [sys.executable, "-m", "rowwise", "serve", "--port", str(port), "--store", str(store)]
+    # gRPC is not what is compared, and its usual port may be another server's.
+    command = [sys.executable, "-m", "rowwise", "serve", "--port", str(port), "--grpc-port", "0", "--store", str(store)]
     for model in models:
         command += ["--model", f"{model}={MODELS[model]}:predict"]
     return command if batch_limit is None else [*command, "--batch-limit", str(batch_limit)]

@@ -219,6 +219,7 @@ def use(image: Image) -> None:
         "TMPDIR": str(temporary),
         "ROWWISE_HOST": "127.0.0.1",
         "ROWWISE_PORT": str(port),
+        "ROWWISE_GRPC_PORT": str(free_port()),
         "ROWWISE_MODELS": f"{MODEL}=models.{MODEL}:predict",
     }
     user = usable_user(image)

@@ -23,8 +23,9 @@ from server.batching import Batch, Item, Observers, QueueLimits
 from server.build import Builder, BuildLimits
 from server.catalog import Catalog
 from server.catalog_options import CatalogOptions
-from server.descriptors import connections_allowed, raise_limit, with_room
+from server.descriptors import connections_allowed, grpc_connections_allowed, raise_limit, with_room
 from server.errors import RowwiseError
+from server.grpc_server import GrpcServer
 from server.hosting import Host
 from server.http_listening import listen
 from server.http_server import HttpServer, new_event_loop, uvicorn_config
@@ -80,13 +81,13 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
         uvicorn_config(
             settings,
             app=front,
-            http=with_room(partial(HotLaneProtocol, front=front), most=connections_allowed(raise_limit())),
+            http=with_room(partial(HotLaneProtocol, front=front), most=_http_connections(settings)),
         ),
         grace_s=settings.grace_s,
     )
 
     def begin_drain() -> None:
-        service.begin_drain()
+        service.begin_drain(server.left_s)
         end_at_latest(server.left_s + _LEAVE_S)
 
     def change(changed: Settings) -> None:
@@ -115,13 +116,16 @@ class Service:
     catalog: Catalog
     front: Front
     tracing: Tracing | None
+    #: None: it is turned off.
+    grpc: GrpcServer | None
 
     @classmethod
     def assemble(
         cls, settings: Settings, store: Store, metrics: Metrics, *, announce: Announce = nobody_to_tell
     ) -> Service:
-        """Wire the parts. Errors: ValueError for a setting that makes no sense."""
+        """Wire the parts. Errors: ValueError for a setting that makes no sense, or gRPC's port in use."""
         options = _catalog_options(settings)
+        grpc = GrpcServer(settings) if settings.grpc_port else None
         batches = BatchLog()
         statistics = Statistics()
         host = Host(
@@ -154,13 +158,15 @@ class Service:
 
         metrics.before_scrape(look)
         tracing = start_tracing(settings)
-        return cls(host, builder, catalog, create_app(catalog, settings, metrics, batches, tracing), tracing)
+        return cls(host, builder, catalog, create_app(catalog, settings, metrics, batches, tracing), tracing, grpc)
 
     async def start(self) -> None:
         """Begin to load what is to serve."""
         # In this order: TensorFlow's library takes the interpreter for half a second when it is loaded, and by then
         # who asks whether the server lives has had an answer.
         await self.front.prepare()
+        if self.grpc is not None:
+            await self.grpc.start(self.front, self.catalog)
         await self.catalog.start()
 
     def change(self, settings: Settings) -> None:
@@ -172,13 +178,17 @@ class Service:
             queue_rows=settings.queue_rows, default_timeout_s=settings.default_timeout_ms / 1_000
         )
 
-    def begin_drain(self) -> None:
-        """Say not ready, and admit nothing more; what was admitted is answered."""
+    def begin_drain(self, grace_s: float) -> None:
+        """Say not ready, and admit nothing more; what was admitted is answered, within ``grace_s``."""
         self.catalog.begin_drain()
         self.front.begin_drain()
+        if self.grpc is not None:
+            self.grpc.begin_drain(grace_s)
 
     async def stop(self, grace_s: float) -> None:
         """Answer what was admitted, for at most ``grace_s``, and stop the threads."""
+        if self.grpc is not None:
+            await self.grpc.stop(grace_s)
         try:
             async with asyncio.timeout(grace_s):
                 await self.catalog.drain()
@@ -189,6 +199,11 @@ class Service:
         await self.host.aclose()
         if self.tracing is not None:
             await asyncio.to_thread(self.tracing.close)
+
+
+def _http_connections(settings: Settings) -> int:
+    limit = raise_limit()
+    return connections_allowed(limit) - (grpc_connections_allowed(limit) if settings.grpc_port else 0)
 
 
 def _queue_limits(settings: Settings) -> QueueLimits:
@@ -209,8 +224,6 @@ def _build_limits(settings: Settings) -> BuildLimits:
 
 
 def _catalog_options(settings: Settings) -> CatalogOptions:
-    if settings.grpc_port:
-        raise ValueError(f"--grpc-port {settings.grpc_port}: gRPC is not offered by this version; leave it out")
     expected = {}
     packages = list(settings.import_packages)
     for entry in settings.models:

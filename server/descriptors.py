@@ -10,7 +10,7 @@ import asyncio
 import resource
 from collections.abc import Callable, Sized
 
-__all__ = ["connections_allowed", "raise_limit", "with_room"]
+__all__ = ["connections_allowed", "grpc_connections_allowed", "raise_limit", "with_room"]
 
 #: Kept for the server's own needs: the store, builders and their pipes, loading, the link between processes.
 _OWN = 128
@@ -40,6 +40,11 @@ def raise_limit() -> int:
 def connections_allowed(limit: int) -> int:
     """Return how many connections fit beside what the server needs itself, at least a few."""
     return max(_LEAST_CONNECTIONS, limit - max(_OWN, limit // 8))
+
+
+def grpc_connections_allowed(limit: int) -> int:
+    """Return how many of the connections gRPC's may be: few, as each carries many calls at once."""
+    return max(_LEAST_CONNECTIONS // 2, connections_allowed(limit) // 8)
 
 
 def with_room(

@@ -96,6 +96,8 @@ async def _serve(orders: Orders, store: Store) -> int:
             server.force_exit = server.should_exit = True
             return
         service.catalog.begin_drain()
+        if service.grpc is not None:
+            service.grpc.begin_drain(settings.grace_s)
         stopping = asyncio.create_task(stop_after_workers())
 
     loop = asyncio.get_running_loop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-__all__ = ["BACKLOG", "bind_beside", "listen", "listen_shared"]
+__all__ = ["BACKLOG", "bind_beside", "listen", "listen_shared", "reserve"]
 
 #: Connections that the kernel holds until they are accepted; a burst of callers must not see a refusal.
 BACKLOG = 2048
@@ -42,7 +42,15 @@ def bind_beside(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _bound(host: str, port: int, *, shared: bool) -> socket.socket:
+def reserve(host: str, port: int, *, option: str) -> socket.socket:
+    """Return a socket that holds a port for somebody who listens on it later; connections are refused until then.
+
+    Errors: ValueError with the reason, which names the ``option`` that chooses another.
+    """
+    return _bound(host, port, shared=False, option=option)
+
+
+def _bound(host: str, port: int, *, shared: bool, option: str = "--port") -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -52,5 +60,6 @@ def _bound(host: str, port: int, *, shared: bool) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise ValueError(f"can't listen on {host}:{port}: {error.strerror}; choose another --port or --host") from None
+        reason = f"can't listen on {host}:{port}: {error.strerror}; choose another {option} or --host"
+        raise ValueError(reason) from None
     return listener

@@ -55,8 +55,8 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     #: HTTP port; 0 takes a free one and prints it.
     port: Annotated[int, Field(ge=0, le=65_535)] = 8000
-    #: gRPC port. Only 0, which turns gRPC off, is offered by this version.
-    grpc_port: Annotated[int, Field(ge=0, le=65_535)] = 0
+    #: gRPC port, on the same address; 0 turns gRPC off.
+    grpc_port: Annotated[int, Field(ge=0, le=65_535)] = 8001
     #: Processes that parse HTTP, on one port, beside one that executes; 0: one process does all. They pay where parsing
     #: is what limits, and there are cores for them.
     http_workers: Annotated[int, Field(ge=0, le=64)] = 0
@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     #: Packages whose functions may be registered by import path. Importing runs code of that package in the builder.
     import_packages: Annotated[tuple[str, ...], NoDecode] = ()
 
-    #: Largest request body, bytes. Larger: 413 before it is read.
+    #: Largest request body or gRPC message, bytes. A larger body: 413 before it is read.
     max_body_bytes: Annotated[int, Field(ge=1)] = 64 * _MIB
     #: Most bytes of request bodies that are being received, of all callers together. More: 503. Callers who send large
     #: bodies slowly make the server hold them.

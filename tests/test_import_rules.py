@@ -32,7 +32,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server.request_counts": {"prometheus_client", "server.tally"},
     "server.tally": set(),
     "server.batching": {"numpy", "server.errors"},
-    "server.protocol": {"ml_dtypes", "msgspec", "numpy", "orjson", "simdjson", "server.errors", "server.signature"},
+    "server.protocol": {
+        "google.protobuf",
+        "ml_dtypes",
+        "msgspec",
+        "numpy",
+        "orjson",
+        "simdjson",
+        "server.errors",
+        "server.signature",
+    },
     "server.store": {"server.artifact", "server.errors", "server.signature", "server.spec"},
     "server.engine": {
         "ml_dtypes",
@@ -85,6 +94,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server.supervise": {"server.http_listening", "server.logs", "server.settings"},
     "server.supervise.child": {"server.engine_process", "server.http_worker", "server.supervise"},
     "server.web.tracing": {"opentelemetry", "server"},
+    # The services know bytes; what carries them is in one file.
+    "server.web.rpc": {"google.protobuf", "server"},
+    "server.web.rpc.server": {"grpc", "server"},
     "server.web": {
         "anyio",
         "fastapi",

@@ -44,7 +44,7 @@ def serve(
     ] = None,
     grpc_port: Annotated[
         int | None,
-        _option("--grpc-port", "gRPC port. Only 0 (off) is offered by this version.", panel=_NETWORK, metavar="N"),
+        _option("--grpc-port", "gRPC port (8001); 0: no gRPC.", panel=_NETWORK, metavar="N"),
     ] = None,
     http_workers: Annotated[
         int | None,
@@ -148,7 +148,8 @@ def serve(
         int | None, _option("--max-instances", "Most examples in one request (10000).", panel=_LIMITS, metavar="N")
     ] = None,
     max_body_bytes: Annotated[
-        int | None, _option("--max-body-bytes", "Largest request body (64 MiB).", panel=_LIMITS, metavar="BYTES")
+        int | None,
+        _option("--max-body-bytes", "Largest request body or gRPC message (64 MiB).", panel=_LIMITS, metavar="BYTES"),
     ] = None,
     max_archive_bytes: Annotated[
         int | None, _option("--max-archive-bytes", "Largest uploaded model (2 GiB).", panel=_LIMITS, metavar="BYTES")

@@ -90,8 +90,9 @@ class Front:
         self._is_here = is_here
         self.predictor = predictor
         self._metrics = metrics
-        self._management_gate = gate
-        self._gate = gate if settings.protect_predict else None
+        #: Who may manage models, and who may ask for predictions; None: everybody.
+        self.management_gate = gate
+        self.prediction_gate = gate if settings.protect_predict else None
         #: Those in force.
         self.settings = settings
         self.max_body_bytes = settings.max_body_bytes
@@ -115,7 +116,7 @@ class Front:
         self.body_timeout_s = settings.default_timeout_ms / 1e3
         self.has_access_log = settings.access_log
         self.predictor.max_instances = settings.max_instances
-        self._management_gate.change(None if settings.token is None else settings.token.get_secret_value())
+        self.management_gate.change(None if settings.token is None else settings.token.get_secret_value())
 
     def begin_drain(self) -> None:
         """Let every answer be the last one of its connection."""
@@ -161,7 +162,7 @@ class Front:
         return None if found is None or not (self._is_here is None or self._is_here(found)) else found
 
     def _remember_hot(self, url: bytes) -> VerbPath | None:
-        plain = self._gate is None and not any(byte in url for byte in b"%?#") and url.isascii()
+        plain = self.prediction_gate is None and not any(byte in url for byte in b"%?#") and url.isascii()
         found = self._remember(url.decode("ascii")) if plain else None
         if found is not None and found.verb != "predict":
             found = None
@@ -190,8 +191,8 @@ class Front:
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(scope["method"], scope["path"], allow=("POST",))
-            if self._gate is not None:
-                self._gate.check(scope["headers"], scope.get("client"))
+            if self.prediction_gate is not None:
+                self.prediction_gate.check(scope["headers"], scope.get("client"))
             timeout_s = headers.timeout_s()
             headers.check_encoding()
             wire = oip_format(headers.json_length) if path.is_oip else TFS_JSON

@@ -252,15 +252,18 @@ class PredictCall:
             self.trace.end(reply.status, answer)
         self._on_reply(reply)
 
-    def abandon(self) -> None:
-        """The caller is gone: take the rows back if they still wait, and send nothing."""
+    def abandon(self, status: int = CLIENT_GONE) -> None:
+        """The caller waits no more: take the rows back if they still wait, and send nothing.
+
+        ``status`` is what is counted: that it left, or that its deadline passed.
+        """
         if self.has_ended:
             return
         self.has_ended = True
         if self.metrics is not None:
-            self.metrics.request(CLIENT_GONE)
+            self.metrics.request(status)
         if self.trace is not None:
-            self.trace.end(CLIENT_GONE, None)
+            self.trace.end(status, None)
         if self.ticket is not None:
             self.ticket.cancel()
 

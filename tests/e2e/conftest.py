@@ -20,5 +20,6 @@ _spec.loader.exec_module(server_process)
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server_process.ServerProcess]:
     """A server with the digits model, which it built itself."""
     store = tmp_path_factory.mktemp("e2e") / "store"
-    with server_process.ServerProcess(store, "--model", "digits=models.digits:predict") as running:
+    options = ("--model", "digits=models.digits:predict", "--grpc-port", str(server_process.free_port()))
+    with server_process.ServerProcess(store, *options) as running:
         yield running.wait_ready()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,13 @@ ROOT = Path(__file__).resolve().parents[2]
 _ANSWERS = re.compile(r"answers on (http://[\d.]+:\d+)")
 
 
+def free_port() -> int:
+    """A port that nobody listens on, for who can't be told to take one."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
 class ServerProcess:
     """``rowwise serve`` on a free port. ``log`` is all that it has printed."""
 
@@ -25,10 +33,13 @@ class ServerProcess:
         self, store: Path, *options: str, environment: dict[str, str] | None = None, waits: bool = True
     ) -> None:
         self.store = store
+        # The usual port may be another server's: who wants gRPC takes a free one.
+        grpc = () if "--grpc-port" in options else ("--grpc-port", "0")
+        self.grpc_address = "" if grpc else f"127.0.0.1:{options[options.index('--grpc-port') + 1]}"
         self._log_path = store.with_name(store.name + f"-{time.monotonic_ns()}.log")
         with self._log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "rowwise", "serve", "--port", "0", "--store", str(store), *options],
+                [sys.executable, "-m", "rowwise", "serve", "--port", "0", *grpc, "--store", str(store), *options],
                 cwd=ROOT,
                 # Tests wait for builds, and beside each other.
                 env={"ROWWISE_BUILD_NICENESS": "0", **os.environ, **(environment or {})},

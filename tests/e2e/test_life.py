@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import signal
+import socket
 import tarfile
 import threading
 import time
@@ -178,9 +179,11 @@ def test_a_second_server_on_the_same_store_says_who_has_it(server: ServerProcess
         ServerProcess(Path(store))
 
 
-def test_a_port_for_grpc_is_refused_as_long_as_there_is_none(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="gRPC is not offered by this version"):
-        ServerProcess(tmp_path / "store", "--grpc-port", "8001")
+def test_a_port_for_grpc_that_is_in_use_is_said_at_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with pytest.raises(AssertionError, match=f"can't listen on 127.0.0.1:{port}: .*choose another --grpc-port"):
+            ServerProcess(tmp_path / "store", "--grpc-port", port)
 
 
 @pytest.mark.slow

@@ -7,16 +7,19 @@ import json
 import os
 import shutil
 import signal
+import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from server_process import ServerProcess
+import tritonclient.grpc
+from server_process import ServerProcess, free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -33,7 +36,7 @@ def parted(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> I
     """An engine and two workers, with what the server in one process has built."""
     store = tmp_path_factory.mktemp("parted") / "store"
     shutil.copytree(server.store, store)
-    with ServerProcess(store, "--http-workers", "2") as running:
+    with ServerProcess(store, "--http-workers", "2", "--grpc-port", str(free_port())) as running:
         yield running.wait_ready()
 
 
@@ -164,6 +167,21 @@ def test_answers_are_those_of_one_process_to_the_byte(server: ServerProcess, par
             assert several.get(path).content == one.get(path).content
 
 
+def over_grpc(server: ServerProcess) -> np.ndarray[Any, Any]:
+    """Return what a stock gRPC client is answered."""
+    tensor = tritonclient.grpc.InferInput("image", [1, 64], "FP32")
+    tensor.set_data_from_numpy(np.full((1, 64), 0.25, np.float32))
+    with tritonclient.grpc.InferenceServerClient(server.grpc_address) as client:
+        return client.infer("digits", [tensor]).as_numpy("probabilities")
+
+
+def test_grpc_is_answered_by_the_engine_and_counted_with_what_workers_answer(parted: ServerProcess) -> None:
+    expected = httpx.post(parted.url + PREDICT, content=BODY).json()["predictions"]
+    before = counted(parted)
+    np.testing.assert_allclose(over_grpc(parted), expected, atol=1e-6)
+    assert counted(parted) - before == {200: 1}
+
+
 def test_a_killed_worker_is_replaced_and_a_scrape_still_shows_what_callers_counted(parted: ServerProcess) -> None:
     before = counted(parted)
     bodies = [(PREDICT, BODY), (PREDICT, BODY), (PREDICT, b"{"), ("/v1/models/nobody:predict", BODY)]
@@ -211,9 +229,10 @@ def test_a_killed_engine_fails_what_is_under_way_within_a_second_and_comes_back(
     again = httpx.post(parted.url + PREDICT, content=BODY)
     assert again.status_code == 200
     np.testing.assert_allclose(again.json()["predictions"], expected, atol=1e-6)
+    np.testing.assert_allclose(over_grpc(parted), expected, atol=1e-6)
     # Every answer was counted, those that no engine was there for too: and nothing was forgotten with the engine.
     now = counted(parted) - before
-    assert now[200] == callers.codes[200] + 1
+    assert now[200] == callers.codes[200] + 2
     assert now[503] == callers.codes[503] + 1
 
 
@@ -246,6 +265,8 @@ def test_the_others_end_by_themselves_when_the_supervisor_is_killed(tmp_path: Pa
 
 
 def test_what_the_engine_refuses_to_start_with_ends_the_server_with_its_sentence(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path / "store", "--http-workers", "1", "--grpc-port", "8001", waits=False)
-    assert server.process.wait(60) == 1
-    assert "gRPC is not offered by this version" in server.log
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        server = ServerProcess(tmp_path / "store", "--http-workers", "1", "--grpc-port", port, waits=False)
+        assert server.process.wait(60) == 1
+    assert f"can't listen on 127.0.0.1:{port}" in server.log

@@ -119,7 +119,7 @@ def test_a_busy_process_is_seen_in_the_cores_in_use() -> None:
 def test_commands_name_what_is_served() -> None:
     full = rowwise_command(81, store=Path("s"), models=["digits", "lstm"])
     assert full[1:] == [
-        *["-m", "rowwise", "serve", "--port", "81", "--store", "s"],
+        *["-m", "rowwise", "serve", "--port", "81", "--grpc-port", "0", "--store", "s"],
         *["--model", "digits=models.digits:predict", "--model", "lstm=models.lstm:predict"],
     ]
     assert rowwise_command(81, store=Path("s"), batch_limit=1)[-2:] == ["--batch-limit", "1"]

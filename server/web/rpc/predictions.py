@@ -1,0 +1,156 @@
+"""Predictions over gRPC: the same predictor, queue and counters as over HTTP, asked by a message."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from server.errors import RowwiseError
+from server.protocol import WireFormat
+from server.protocol.messages import message_class
+from server.protocol.oip_proto import InferCall
+from server.protocol.proto_wire import head
+from server.protocol.tfs_proto import PredictMessage
+from server.web.errors import BodyTooLarge
+from server.web.front import Front
+from server.web.paths import VerbPath
+from server.web.rpc.call import Call
+from server.web.status import CLIENT_GONE, Reply
+
+__all__ = ["InternalFailure", "Predictions"]
+
+#: Requests of one stream that are under way; more are not read before one of these is answered.
+_MAX_UNDER_WAY = 64
+
+#: gRPC rounds deadlines up on their way, by up to a hundredth.
+_DEADLINE_SLACK_S = 0.02
+
+
+class InternalFailure(Exception):
+    """An error of ours, which is logged already."""
+
+
+class Predictions:
+    """Answers ModelInfer, ModelStreamInfer and Predict."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def infer(self, call: Call, body: bytes) -> bytes:
+        """Answer ``inference.GRPCInferenceService/ModelInfer``."""
+        return await self._answer(call, body, self._infer_target)
+
+    async def predict(self, call: Call, body: bytes) -> bytes:
+        """Answer ``tensorflow.serving.PredictionService/Predict``."""
+        return await self._answer(call, body, _predict_target)
+
+    async def stream_infer(self, call: Call, requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Answer ``inference.GRPCInferenceService/ModelStreamInfer``: in the order of the requests, while others run.
+
+        What is wrong with one request is said in its answer, and the stream goes on.
+        """
+        waiting: asyncio.Queue[asyncio.Task[bytes] | None] = asyncio.Queue()
+        places = asyncio.Semaphore(_MAX_UNDER_WAY)
+
+        async def read() -> None:
+            try:
+                async for body in requests:
+                    await places.acquire()
+                    own = replace(call, received_s=time.monotonic(), timeout_s=call.left_s(), trailing=[])
+                    waiting.put_nowait(asyncio.create_task(self._stream_answer(own, body)))
+            finally:
+                waiting.put_nowait(None)
+
+        reading = asyncio.create_task(read())
+        try:
+            while (answering := await waiting.get()) is not None:
+                try:
+                    answer = await answering
+                finally:
+                    answering.cancel()
+                places.release()
+                yield answer
+            await reading
+        finally:
+            reading.cancel()
+            while not waiting.empty():
+                left = waiting.get_nowait()
+                if left is not None:
+                    left.cancel()
+
+    async def _stream_answer(self, call: Call, body: bytes) -> bytes:
+        response = message_class("inference.ModelStreamInferResponse")
+        try:
+            answer = await self.infer(call, body)
+        except RowwiseError as error:
+            sentence = str(error)
+        except InternalFailure:
+            sentence = f"internal error: the server's log says more under request id {call.request_id}"
+        else:
+            return head(2, len(answer)) + answer
+        failed = response(error_message=sentence)
+        with suppress(RowwiseError):  # it could not be read that far
+            failed.infer_response.id = InferCall(body).id.decode()
+        written: bytes = failed.SerializeToString()
+        return written
+
+    @staticmethod
+    def _infer_target(body: bytes) -> tuple[VerbPath, WireFormat]:
+        asks = InferCall(body)
+        return VerbPath(asks.model, asks.version, None, "predict"), asks
+
+    async def _answer(self, call: Call, body: bytes, target: Callable[[bytes], tuple[VerbPath, WireFormat]]) -> bytes:
+        predictor = self._front.predictor
+        try:
+            if self._front.prediction_gate is not None:
+                self._front.prediction_gate.check(call.headers(), call.peer)
+            if len(body) > self._front.max_body_bytes:
+                raise BodyTooLarge("the message", limit_bytes=self._front.max_body_bytes, setting="max_body_bytes")
+            path, wire = target(body)
+        except RowwiseError as error:
+            predictor.refused(error)
+            raise
+        answered: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+        def on_reply(reply: Reply) -> None:
+            if not answered.done():
+                answered.set_result(reply)
+
+        started = predictor.start(
+            path,
+            body,
+            timeout_s=call.timeout_s,
+            explain=call.metadata.get("x-rowwise-explain") == "1",
+            request_id=call.request_id,
+            on_reply=on_reply,
+            traceparent=call.header("traceparent"),
+            received_s=call.received_s,
+            caller=call.host,
+            wire=wire,
+        )
+        try:
+            reply = answered.result() if answered.done() else await answered
+        except asyncio.CancelledError:
+            started.abandon(504 if _is_late(call) else CLIENT_GONE)
+            raise
+        if reply.status != 200:
+            if reply.error is None:
+                raise InternalFailure
+            raise reply.error
+        for name, value in reply.headers:
+            call.trailing.append((name.decode("latin-1"), value.decode("latin-1")))
+        return reply.body
+
+
+def _is_late(call: Call) -> bool:
+    """True if a call that was given up was so for its deadline. Who waits may see it pass a little before we do."""
+    left_s = call.left_s()
+    return call.timeout_s is not None and left_s is not None and left_s < _DEADLINE_SLACK_S + call.timeout_s / 50
+
+
+def _predict_target(body: bytes) -> tuple[VerbPath, WireFormat]:
+    asks = PredictMessage(body)
+    return VerbPath(asks.model, asks.version, asks.label, "predict"), asks
