@@ -18,8 +18,13 @@ _spec.loader.exec_module(server_process)
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server_process.ServerProcess]:
-    """A server with the digits model, which it built itself."""
+    """A server with the digits model, which it built itself; who registers may import the example models.
+
+    Building and starting take longer than most tests: what needs no server of its own uses this one, in one process
+    of the run (tests/conftest.py).
+    """
     store = tmp_path_factory.mktemp("e2e") / "store"
-    options = ("--model", "digits=models.digits:predict", "--grpc-port", str(server_process.free_port()))
+    options = ("--model", "digits=models.digits:predict", "--import-package", "models")
+    options += ("--grpc-port", str(server_process.free_port()))
     with server_process.ServerProcess(store, *options) as running:
         yield running.wait_ready()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -23,13 +22,10 @@ INSTANCES = [{name: value.item() for name, value in option.items()} for option i
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server whose operator lets it import the example models: by default it may import none."""
-    store = tmp_path_factory.mktemp("derivatives") / "store"
-    with ServerProcess(store, environment={"ROWWISE_IMPORT_PACKAGES": "models"}) as server:
-        body = {"import_path": "models.option_price:predict", "buckets": [1, 8]}
-        httpx.put(server.url + MODEL + "?wait=true", json=body, timeout=300).raise_for_status()
-        yield server.url
+def url(server: ServerProcess) -> str:
+    body = {"import_path": "models.option_price:predict", "buckets": [8]}
+    httpx.put(server.url + MODEL + "?wait=true", json=body, timeout=300).raise_for_status()
+    return server.url
 
 
 def tape(option: dict[str, Any], names: list[str]) -> tuple[list[Any], list[Any]]:
