@@ -205,6 +205,7 @@ LOADS = """
 import ctypes, gc, sys
 from pathlib import Path
 from server.engine import LoadedModel
+gc.freeze()  # What imports have made stays: to look through it each time takes most of the time.
 for _ in range(24):
     LoadedModel.load(Path(sys.argv[1])).close()
     gc.collect()

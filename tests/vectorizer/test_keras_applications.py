@@ -51,7 +51,12 @@ def check(
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "application",
-    [keras.applications.MobileNetV2, keras.applications.EfficientNetB0, keras.applications.ResNet50],
+    [
+        keras.applications.MobileNetV2,
+        # One block of each is tested below, in less time.
+        pytest.param(keras.applications.EfficientNetB0, marks=pytest.mark.long),
+        pytest.param(keras.applications.ResNet50, marks=pytest.mark.long),
+    ],
     ids=lambda application: application.__name__,
 )
 def test_application(application: Callable[..., Any]) -> None:
@@ -59,6 +64,32 @@ def test_application(application: Callable[..., Any]) -> None:
     model = with_weights(application(weights=None, input_shape=(64, 64, 3), classes=10))
     images = RNG.uniform(0.0, 1.0, (N_ROWS, 64, 64, 3)).astype(np.float32)
     check(model, {"x": images}, buckets=(N_ROWS,))  # the layers alone are tested at one row, in less time
+
+
+def squeezed_and_excited(x: Any) -> Any:
+    """EfficientNet's block, without the number of them."""
+    features = layers.Activation("swish")(layers.BatchNormalization()(layers.Conv2D(8, 1, use_bias=False)(x)))
+    features = layers.ZeroPadding2D(((0, 1), (0, 1)))(features)
+    features = layers.Activation("swish")(layers.DepthwiseConv2D(3, strides=2, use_bias=False)(features))
+    gates = layers.Reshape((1, 1, 8))(layers.GlobalAveragePooling2D()(features))
+    gates = layers.Conv2D(8, 1, activation="sigmoid")(layers.Conv2D(2, 1, activation="swish")(gates))
+    return layers.Conv2D(4, 1, use_bias=False)(layers.multiply([features, gates]))
+
+
+def bottleneck(x: Any) -> Any:
+    """ResNet's block."""
+    features = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(4, 1)(x)))
+    features = layers.BatchNormalization()(layers.Conv2D(8, 3, padding="same")(features))
+    return layers.ReLU()(layers.Add()([layers.Conv2D(8, 1)(x), features]))
+
+
+def test_blocks_of_networks_that_only_make_test_long_runs_whole() -> None:
+    keras.utils.set_random_seed(0)
+    image = keras.Input((12, 12, 3))
+    x = layers.Normalization(mean=[0.4, 0.5, 0.6], variance=[0.1, 0.2, 0.3])(layers.Rescaling(0.5)(image))
+    x = bottleneck(layers.MaxPooling2D(3, 2)(layers.ZeroPadding2D(1)(squeezed_and_excited(x))))
+    model = with_weights(keras.Model(image, layers.Dense(3)(layers.GlobalAveragePooling2D()(x))))
+    check(model, {"x": RNG.uniform(0.0, 1.0, (N_ROWS, 12, 12, 3)).astype(np.float32)})
 
 
 def test_transformer_encoder_with_masked_tokens() -> None:
@@ -94,20 +125,19 @@ def recurrent(kind: str) -> tuple[Any, dict[str, np.ndarray]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", RECURRENT)
 def test_recurrent_network(kind: str) -> None:
-    check(*recurrent(kind))
+    check(*recurrent(kind), buckets=(N_ROWS,))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", RECURRENT)
-def test_exported_recurrent_network_is_traced_again_for_one_row(kind: str, tmp_path: Any) -> None:
+def test_exported_recurrent_network_is_traced_again_for_one_row(tmp_path: Any) -> None:
     """Loaded SavedModels with loops failed: their restored bodies know neither outputs nor shapes."""
-    model, inputs = recurrent(kind)
+    model, inputs = recurrent("masked bidirectional LSTM and GRU")
     model.export(str(tmp_path), verbose=False)
     loaded = tf.saved_model.load(str(tmp_path))
     signature = loaded.signatures["serving_default"]
     (name,) = signature.structured_input_signature[1]
     (x,) = inputs.values()
-    function = BatchFunction(signature, name=kind)
+    function = BatchFunction(signature, name="recurrent")
     vectorized = vectorize(function, inputs={name: spec(*x.shape[1:], dtype=tf.as_dtype(x.dtype))}, buckets=(N_ROWS,))
     assert vectorized.certificate.looped == ()
     assert vectorized.certificate.loops_batched == vectorized.certificate.loops_unbatched

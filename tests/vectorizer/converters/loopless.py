@@ -12,10 +12,13 @@ import tensorflow as tf
 from tests.vectorizer.oracle import check, one_by_one
 from vectorizer import LoopedOpError, Vectorized, vectorize
 
-__all__ = ["BUCKETS", "N_ROWS", "check_loopless", "check_refuses_alike", "refused_ops"]
+__all__ = ["BUCKETS", "N_ROWS", "ONE_BUCKET", "check_loopless", "check_refuses_alike", "refused_ops"]
 
 #: One row, and a number that few dimensions of examples have: where rows pass for one of them, a graph is wrong there.
 BUCKETS = (1, 7)
+#: For what differs from another test in a number or a dtype alone, and no more in what becomes of a batch of one: a
+#: bucket is half of a test's time.
+ONE_BUCKET = (7,)
 #: One row, a few that are padded, a full bucket, and more than it takes.
 N_ROWS = (1, 2, 7, 8)
 

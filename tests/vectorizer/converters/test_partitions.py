@@ -24,11 +24,13 @@ def lengths() -> np.ndarray:
     return np.array([0, 1, 9, 4, 7, 2, 4, 9], np.int32)
 
 
-def check_partitioned(function: Callable[..., Any], inputs: Mapping[str, Sequence[Any]]) -> Vectorized:
-    """Compare the partitioned graph of a full bucket with the function; the bucket of one row has none."""
+def check_partitioned(
+    function: Callable[..., Any], inputs: Mapping[str, Sequence[Any]], *, buckets: Sequence[int] = (ROWS,)
+) -> Vectorized:
+    """Compare the partitioned graph of a full bucket with the function; a bucket of one row has none."""
     arrays = {name: np.asarray(values) for name, values in inputs.items()}
     specs = {name: tf.TensorSpec(array.shape[1:], tf.as_dtype(array.dtype)) for name, array in arrays.items()}
-    vectorized = vectorize(function, inputs=specs, buckets=(1, ROWS), partitioned=True)
+    vectorized = vectorize(function, inputs=specs, buckets=buckets, partitioned=True)
     assert list(vectorized.partitioned) == [Bucket(rows=ROWS)]
     made = partitioned(vectorized)(**{name: tf.constant(array) for name, array in arrays.items()})
     for row, expected in enumerate(one_by_one(function, arrays)):
@@ -55,7 +57,7 @@ def test_rows_that_leave_at_different_steps_keep_what_they_left_with(lengths: np
         return {"state": state, "steps": step}
 
     x = vectors(ROWS, 9, 4)
-    vectorized = check_partitioned(recurrent, {"x": x, "n": lengths})
+    vectorized = check_partitioned(recurrent, {"x": x, "n": lengths}, buckets=(1, ROWS))
     assert count_loops(partitioned(vectorized).graph.as_graph_def()) == 4
     assert count_loops(vectorized.bucket(ROWS).graph.as_graph_def()) == 1
     # All at once at the end, and nobody at all.

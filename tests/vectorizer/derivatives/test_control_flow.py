@@ -39,8 +39,8 @@ DERIVATIVES = [
 
 
 def check(model: Vectorized, function: Any, rows: np.ndarray, **others: np.ndarray) -> None:
-    """Compare the three with central differences, of the gradient for the Hessian, and count loops."""
-    jacobians = model.derivatives["jacobian"](x=rows, **others)
+    """Compare those that there are with central differences, of the gradient for the Hessian, and count loops."""
+    jacobians = model.derivatives["jacobian"](x=rows, **others) if "jacobian" in model.derivatives else None
     gradients = model.derivatives["gradient"](x=rows, **others)
     traced = tf.function(function)
     for row, x in enumerate(rows):
@@ -51,7 +51,8 @@ def check(model: Vectorized, function: Any, rows: np.ndarray, **others: np.ndarr
             answers = traced(tf.constant(x), *map(tf.constant, own.values()))
             return np.asarray(answers[output])
 
-        np.testing.assert_allclose(jacobians[row], jacobian_of(partial(of, "state"), x), atol=1e-7)
+        if jacobians is not None:
+            np.testing.assert_allclose(jacobians[row], jacobian_of(partial(of, "state"), x), atol=1e-7)
         np.testing.assert_allclose(gradients["x"][row], jacobian_of(partial(of, "energy"), x), atol=1e-7)
         if "hessian" not in model.derivatives:
             continue
@@ -66,7 +67,7 @@ def check(model: Vectorized, function: Any, rows: np.ndarray, **others: np.ndarr
 
 
 def test_while_loop_is_differentiated_through_as_many_steps_as_each_row_took() -> None:
-    model = vectorize(shrink, inputs={"x": spec(2, dtype=tf.float64)}, buckets=(1, 2), derivatives=DERIVATIVES[:2])
+    model = vectorize(shrink, inputs={"x": spec(2, dtype=tf.float64)}, buckets=(2,), derivatives=DERIVATIVES[:2])
     check(model, shrink, ROWS)
     assert model.is_for_xla
     assert not model.derivatives["gradient"].is_for_xla, "what the loop keeps grows while it runs"
@@ -76,7 +77,7 @@ def test_while_loop_is_differentiated_through_as_many_steps_as_each_row_took() -
 
 def test_loop_over_a_range_of_each_rows_own_length_is_differentiated_twice() -> None:
     inputs = {"x": spec(2, dtype=tf.float64), "n": spec(dtype=tf.int32)}
-    model = vectorize(repeat, inputs=inputs, buckets=(2,), derivatives=DERIVATIVES)
+    model = vectorize(repeat, inputs=inputs, buckets=(2,), derivatives=DERIVATIVES[1:])
     assert all(derivative.is_for_xla for derivative in model.derivatives.values()), "no row takes more than 4 steps"
     assert "known beforehand" in model.derivatives["gradient"].certificate.to_text()
     check(model, repeat, ROWS, n=np.array([3, 0, 9], np.int32))
@@ -92,13 +93,17 @@ def recurrent() -> Any:
 SERIES = RNG.normal(size=(3, 3, 2)).astype(np.float32)
 
 
-def looped_jacobian(function: Any, x: np.ndarray) -> Any:
+def looped_jacobian(function: Any) -> Any:
     """Return TensorFlow's Jacobian of one example, one output after the other."""
-    given = tf.constant(x)
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(given)
-        y = function(given)
-    return tape.jacobian(y, given, experimental_use_pfor=False)
+
+    @tf.function
+    def jacobian_of_one(x: tf.Tensor) -> Any:
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = function(x)
+        return tape.jacobian(y, x, experimental_use_pfor=False)
+
+    return jacobian_of_one
 
 
 def test_jacobian_of_a_loaded_model_that_holds_an_lstm_equals_the_looped_one(recurrent: Any, tmp_path: Path) -> None:
@@ -110,9 +115,9 @@ def test_jacobian_of_a_loaded_model_that_holds_an_lstm_equals_the_looped_one(rec
     loaded = tf.saved_model.load(str(tmp_path))
     derivative = jacobian(loaded.signatures["serving_default"], inputs={"x": spec(3, 2)}, buckets=(2,))
     got = derivative(x=SERIES)
+    wanted = looped_jacobian(lambda given: recurrent(given[None])[0])
     for row, x in enumerate(SERIES):
-        want = looped_jacobian(lambda given: recurrent(given[None])[0], x)
-        np.testing.assert_allclose(got[row], want, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(got[row], wanted(tf.constant(x)), rtol=1e-4, atol=1e-6)
     assert derivative.certificate.loops_batched == derivative.certificate.loops_unbatched == 2
 
 
@@ -152,6 +157,7 @@ def test_jacobian_of_an_adaptive_solver_comes_back() -> None:
     derivative = jacobian(solve, inputs={"y": spec(2, dtype=tf.float64)}, buckets=(2,))
     y = np.array([[0.1, 0.2], [1.5, -1.0], [0.9, 2.0]])
     got = derivative(y=y)
+    traced = tf.function(solve)
     for row in range(3):
-        want = jacobian_of(lambda value: tf.function(solve)(tf.constant(value)).numpy(), y[row])
+        want = jacobian_of(lambda value: traced(tf.constant(value)).numpy(), y[row])
         np.testing.assert_allclose(got[row], want, atol=1e-6)
