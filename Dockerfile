@@ -4,7 +4,7 @@
 
 FROM python:3.11.14-slim-bookworm AS build
 WORKDIR /src
-COPY scripts/install-image.sh scripts/install-image.sh
+COPY scripts/install-image.sh scripts/install-packages.sh scripts/
 COPY requirements requirements
 ARG DEVICE=cpu
 RUN scripts/install-image.sh packages /opt/rowwise "requirements/image-$DEVICE.lock"
@@ -14,7 +14,7 @@ RUN scripts/install-image.sh application /opt/rowwise
 FROM python:3.11.14-slim-bookworm AS locust
 RUN useradd --system --uid 10001 --no-create-home locust
 WORKDIR /src
-COPY scripts/install-image.sh scripts/install-image.sh
+COPY scripts/install-image.sh scripts/install-packages.sh scripts/
 COPY requirements requirements
 RUN scripts/install-image.sh packages /opt/locust requirements/loadtest.lock
 COPY . .

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The image's two layers, also run outside of a container by run-image-steps.sh.
+# The image's two layers, also run outside of a container by run_image_steps.py.
 #
 #   install-image.sh packages VENV LOCK    a fresh environment with exactly the locked packages
 #   install-image.sh application VENV      the wheel, built here and installed beside them
 #
-# pip compiles to byte code as it installs: a read-only container could not keep it later.
+# Packages are compiled to byte code as they are installed: a read-only container could not keep it later.
+# KEEP_PACKAGE_CACHE=1 keeps what was downloaded, which only makes an image larger.
 set -euo pipefail
 
 pip=(-m pip --disable-pip-version-check --no-cache-dir install --quiet)
@@ -13,7 +14,8 @@ case ${1:?packages or application} in
   packages)
     venv=$2 lock=$3
     python3.11 -m venv "$venv"
-    "$venv/bin/python" "${pip[@]}" --require-hashes --requirement "$lock"
+    [[ -n ${KEEP_PACKAGE_CACHE-} ]] || export UV_NO_CACHE=1 PIP_NO_CACHE_DIR=1
+    "$(dirname "$0")/install-packages.sh" "$venv/bin/python" "$lock" --compile-bytecode
     ;;
   application)
     venv=$2

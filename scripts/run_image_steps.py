@@ -131,8 +131,9 @@ class Image:
             if source.is_dir():
                 shutil.copytree(source, destination, dirs_exist_ok=True)
             else:
-                destination.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, destination)
+                file = destination / source.name if target.endswith("/") else destination
+                file.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, file)
 
     def do_run(self, argument: str) -> None:
         for command in argument.split("&&"):
@@ -142,7 +143,8 @@ class Image:
             elif "--owner" in command and os.geteuid() != 0:
                 print(f"    left out: {program} --owner needs root")
             else:
-                environment = {**os.environ, **self.environment, **self.arguments}
+                # Most packages are in the cache since .venv was made: they are neither downloaded nor unpacked again.
+                environment = {**os.environ, **self.environment, **self.arguments, "KEEP_PACKAGE_CACHE": "1"}
                 subprocess.run(["/bin/sh", "-c", self.place(command)], cwd=self.directory, check=True, env=environment)
 
     def do_user(self, argument: str) -> None:

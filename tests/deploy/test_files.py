@@ -132,9 +132,7 @@ def test_every_make_target_that_a_document_names_exists() -> None:
     named = {
         target
         for document in documents
-        for target in re.findall(
-            r"(?:`|\$ |^step )make (?:--keep-going )?([a-z-]+)", document.read_text(), re.MULTILINE
-        )
+        for target in re.findall(r"(?:`|\$ |^step )make (?:--[\w=-]+ )*([a-z-]+)", document.read_text(), re.MULTILINE)
     }
     assert {"demo", "test", "check", "load"} <= named
     assert named - targets == set()
