@@ -21,7 +21,7 @@ from vectorizer.vectorized import run_concrete
 X = {"x": spec(3)}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def small() -> Vectorized:
     return vectorize(lambda x: {"y": x * 2.0, "n": tf.argmax(x)}, inputs=X, buckets=(1, 4))
 

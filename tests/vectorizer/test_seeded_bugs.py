@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -131,7 +131,7 @@ class Replaced:
             self.function,
             inputs=self.inputs,
             converters={self.op: convert},
-            **{"buckets": (1, 4, 8), **self.options},
+            **{"buckets": (1, 4), **self.options},
         )
 
 
@@ -161,7 +161,7 @@ WRONG_ANSWERS = [
     (SOFTSIGN, nan_dropped, "bucket 1 .*nan"),
     (SOFTSIGN, nan_spreads_to_neighbours, "bucket 4"),
     (SOFTSIGN, negative_taken_as_positive, "bucket 1"),
-    (SOFTSIGN, wrong_above_4_rows, "bucket 8"),
+    (replace(SOFTSIGN, options={"buckets": (1, 4, 8)}), wrong_above_4_rows, "bucket 8"),
     (SOFTSIGN, wrong_in_last_slot, "bucket 1"),
     (SOFTSIGN, huge_clipped, "bucket 1 .*huge"),
     (SOFTSIGN, infinity_wrong, "bucket 1 .*inf"),
