@@ -39,10 +39,7 @@ class AnswerWriter:
         self._is_single = plan.is_single
         self._tensors = [signature.outputs[wanted.index] for wanted in plan.outputs]
         about = {"model_name": model, "model_version": str(version)}
-        if plan.id is not None:
-            about["id"] = plan.id
-        # ASCII: an id may hold half of a surrogate pair.
-        self._head = json.dumps(about, separators=(",", ":"))[:-1] + ',"outputs":['
+        self._head = json.dumps(about, separators=(",", ":"))[:-1].encode()
         self._is_fixed = all(
             tensor.is_fixed and not (wanted.is_binary and tensor.dtype == STRING)
             for wanted, tensor in zip(plan.outputs, self._tensors, strict=True)
@@ -50,8 +47,11 @@ class AnswerWriter:
         #: The text before, between and after the values, once it was written and is the same for every answer.
         self._constants: list[bytes] | None = None
 
-    def write(self, outputs: Sequence[Column]) -> Encoded:
-        """Write an answer; ``outputs`` are in the signature's order. Errors: RaggedOutput."""
+    def write(self, outputs: Sequence[Column], *, id_text: bytes | None) -> Encoded:
+        """Write an answer; ``outputs`` are in the signature's order, ``id_text`` is the id's JSON, None: there is none.
+
+        Errors: RaggedOutput.
+        """
         arrays: list[Array] = []
         texts: list[bytes] = []
         octets: list[Any] = []
@@ -67,7 +67,9 @@ class AnswerWriter:
             constants = self._surroundings(arrays, octets)
             if self._is_fixed:
                 self._constants = constants
-        parts: list[Any] = [constants[0]]
+        parts: list[Any] = [self._head, constants[0]]
+        if id_text is not None:
+            parts[1:1] = (b',"id":', id_text)
         for text, constant in zip(texts, constants[1:], strict=True):
             parts += (text, constant)
         if not octets:
@@ -86,7 +88,7 @@ class AnswerWriter:
         return array
 
     def _surroundings(self, arrays: Sequence[Array], octets: Sequence[Any]) -> list[bytes]:
-        pieces = [self._head]
+        pieces = [',"outputs":[']
         sizes = (octet.nbytes if isinstance(octet, np.ndarray) else len(octet) for octet in octets)
         for place, (wanted, tensor, array) in enumerate(zip(self._outputs, self._tensors, arrays, strict=True)):
             described: dict[str, Any] = {

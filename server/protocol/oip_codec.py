@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from server.protocol.errors import MalformedRequest, WrongDtype
 from server.protocol.oip_answer import AnswerWriter
 from server.protocol.oip_datatypes import DATATYPES
-from server.protocol.oip_form import Form, KnownForms, message_of, split
+from server.protocol.oip_form import Form, KnownForms, Parts, message_of, split
 from server.protocol.oip_plan import Plan, plan_request
 from server.protocol.oip_raw import plan_raw
 from server.protocol.oip_request import exact_request
@@ -20,15 +21,19 @@ from server.protocol.wire import Asked
 
 __all__ = ["InferCall", "OipCodec"]
 
+#: Longer forms are not remembered.
+_MAX_FORM_BYTES = 4_096
+
 
 class InferCall:
     """A request that was read, and how its answer is to be written."""
 
-    __slots__ = ("_prepared", "rows")
+    __slots__ = ("_id_text", "_prepared", "rows")
 
-    def __init__(self, rows: Rows, prepared: Prepared) -> None:
+    def __init__(self, rows: Rows, prepared: Prepared, id_text: bytes | None) -> None:
         self.rows = rows
         self._prepared = prepared
+        self._id_text = id_text
 
     @property
     def timeout_s(self) -> float | None:
@@ -42,7 +47,7 @@ class InferCall:
 
     def encode(self, outputs: Sequence[Column]) -> Encoded:
         """Write the answer; ``outputs`` are in the signature's order. Errors: RaggedOutput."""
-        return self._prepared.writer.write(outputs)
+        return self._prepared.writer.write(outputs, id_text=self._id_text)
 
 
 class Prepared:
@@ -63,12 +68,13 @@ class Prepared:
         #: True: the values of the only input are the only column as they are.
         self._is_plain = len(self._tensors) == 1 and self._tensors[0].is_fixed and not plan.is_single
 
-    def read(self, values: Sequence[bytes], body: bytes, *, start: int) -> InferCall | None:
-        """Read a request: its JSON values, and the binary ones from ``start`` on.
+    def read(self, parts: Parts, body: bytes, *, start: int) -> InferCall | None:
+        """Read a request that was taken apart: its JSON values, and the binary ones from ``start`` on.
 
         None where it takes exact reading. Errors: WrongShape and WrongDtype, for binary values.
         """
-        if len(body) - start != self.plan.n_binary:
+        _, values, id_text = parts
+        if len(body) - start != self.plan.n_binary or not _is_text(id_text):
             return None
         arrays: dict[int, Array] = {}
         for (index, source), text in zip(self._sources, values, strict=True):
@@ -76,9 +82,11 @@ class Prepared:
             if array is None:
                 return None
             arrays[index] = array
-        return self.put_together(arrays, body, start=start)
+        return self.put_together(arrays, body, start=start, id_text=id_text)
 
-    def put_together(self, arrays: dict[int, Array], body: bytes, *, start: int) -> InferCall:
+    def put_together(
+        self, arrays: dict[int, Array], body: bytes, *, start: int, id_text: bytes | None = None
+    ) -> InferCall:
         """Read the binary values too, and return all as rows. Errors: MalformedRequest; WrongShape; WrongDtype."""
         plan = self.plan
         if len(body) - start != plan.n_binary:
@@ -93,7 +101,7 @@ class Prepared:
                 arrays[planned.index] = reader.from_bytes(body, start, n_bytes, planned.shape, is_bare=planned.is_bare)
                 start += n_bytes
         if self._is_plain:
-            return InferCall(Rows(plan.n, (arrays[0],)), self)
+            return InferCall(Rows(plan.n, (arrays[0],)), self, id_text)
         columns: list[Column] = []
         for index, tensor in enumerate(self._tensors):
             array = arrays.get(index)
@@ -102,7 +110,8 @@ class Prepared:
                 continue
             stacked = array[None] if plan.is_single else array
             columns.append(stacked if tensor.is_fixed else list(stacked))
-        return InferCall(Rows(plan.n, tuple(columns), [plan.lengths] * plan.n if plan.lengths else None), self)
+        lengths = [plan.lengths] * plan.n if plan.lengths else None
+        return InferCall(Rows(plan.n, tuple(columns), lengths), self, id_text)
 
 
 class OipCodec:
@@ -112,7 +121,8 @@ class OipCodec:
         self._asked = asked
         # A signature is held so that its identity, which codecs are kept by, stays its own.
         self._signature = signature = asked.signature
-        self._forms: KnownForms[Prepared] = KnownForms()
+        self._forms: KnownForms[Form, Prepared] = KnownForms()
+        self._raw_forms: KnownForms[int, Prepared] = KnownForms()
         self._nameless = next(
             (tensor for tensor in (*signature.inputs, *signature.outputs) if tensor.dtype not in DATATYPES), None
         )
@@ -125,13 +135,14 @@ class OipCodec:
 
         0: all of it is the values of the only input. Errors: every ProtocolError but UnknownSignature.
         """
+        if n_json == 0:
+            return self._raw(body, max_instances)
         text = body if n_json is None else body[:n_json]
         parts = split(text)
         if parts is not None:
-            form, values = parts
-            prepared = self._forms.get(form)
+            prepared = self._forms.get(parts[0])
             if prepared is not None and prepared.plan.n <= max_instances and n_json in (None, len(text)):
-                call = prepared.read(values, body, start=len(text))
+                call = prepared.read(parts, body, start=len(text))
                 if call is not None:
                     return call
         return self._decode(body, text, parts, n_json=n_json, max_instances=max_instances)
@@ -140,35 +151,29 @@ class OipCodec:
         self,
         body: bytes,
         text: bytes,
-        parts: tuple[Form, list[bytes]] | None,
+        parts: Parts | None,
         *,
         n_json: int | None,
         max_instances: int,
     ) -> InferCall:
         """Read a body of a form that is not known, or whose values are not what most are."""
-        if self._nameless is not None:
-            raise WrongDtype(
-                f"{self._nameless.name!r} is {self._nameless.dtype}, which the Open Inference Protocol has no datatype "
-                "for: this model can't be asked in it"
-            )
-        if n_json == 0:
-            plan = plan_raw(len(body), self._signature, max_instances=max_instances)
-            return self._prepared(plan).put_together({}, body, start=0)
+        self._check_datatypes()
         if n_json is not None and n_json > len(body):
             raise MalformedRequest(
                 f"Inference-Header-Content-Length says {n_json} bytes of JSON, the body has {len(body)}"
             )
         has_binary = n_json is not None
         if parts is not None and self._forms.get(parts[0]) is None:
-            form, values = parts
+            form, _, id_text = parts
             message = message_of(form)
-            if message is not None:
+            # An id that could not be cut out is another one in the next request.
+            if message is not None and (message.id is None) is (id_text is None):
                 prepared = self._prepared(
                     plan_request(message, self._signature, has_binary=has_binary, max_instances=max_instances)
                 )
-                if prepared.plan.id is None:  # the next request has another one
+                if sum(map(_size, form)) <= _MAX_FORM_BYTES:
                     self._forms.keep(form, prepared)
-                call = prepared.read(values, body, start=len(text))
+                call = prepared.read(parts, body, start=len(text))
                 if call is not None:
                     return call
         message = exact_request(text)
@@ -178,7 +183,37 @@ class OipCodec:
             for planned, sent in zip(plan.inputs, message.inputs, strict=True)
             if sent.data is not msgspec.UNSET
         }
-        return self._prepared(plan).put_together(arrays, body, start=len(text))
+        # ASCII: an id may hold half of a surrogate pair.
+        id_text = None if message.id is None else json.dumps(message.id).encode()
+        return self._prepared(plan).put_together(arrays, body, start=len(text), id_text=id_text)
+
+    def _raw(self, body: bytes, max_instances: int) -> InferCall:
+        """Read a body that is nothing but values: its length is all that there is to its form."""
+        prepared = self._raw_forms.get(len(body))
+        if prepared is None or prepared.plan.n > max_instances:
+            self._check_datatypes()
+            prepared = self._prepared(plan_raw(len(body), self._signature, max_instances=max_instances))
+            self._raw_forms.keep(len(body), prepared)
+        return prepared.put_together({}, body, start=0)
+
+    def _check_datatypes(self) -> None:
+        if self._nameless is not None:
+            raise WrongDtype(
+                f"{self._nameless.name!r} is {self._nameless.dtype}, which the Open Inference Protocol has no datatype "
+                "for: this model can't be asked in it"
+            )
 
     def _prepared(self, plan: Plan) -> Prepared:
         return Prepared(plan, self._asked, self._readers)
+
+
+def _is_text(id_text: bytes | None) -> bool:
+    """Return whether the bytes of an id are characters."""
+    try:
+        return id_text is None or id_text.isascii() or bool(id_text.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def _size(piece: bytes | None) -> int:
+    return 0 if piece is None else len(piece)

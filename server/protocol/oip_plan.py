@@ -64,7 +64,6 @@ class Plan:
     lengths: tuple[int, ...]
     inputs: tuple[PlannedInput, ...]
     outputs: tuple[PlannedOutput, ...]
-    id: str | None
     priority: int | None
     timeout_s: float | None
     #: Bytes of all binary inputs together.
@@ -106,7 +105,6 @@ def plan_request(message: InferRequest, signature: ModelSignature, *, has_binary
         lengths=lengths,
         inputs=inputs,
         outputs=_outputs(message.outputs, signature, in_binary=bool(flag_of(parameters, "binary_data_output"))),
-        id=message.id,
         priority=priority or None,
         timeout_s=timeout_us / 1e6 if timeout_us else None,
         n_binary=sum(planned.n_bytes or 0 for planned in inputs),

@@ -38,7 +38,6 @@ def plan_raw(n_bytes: int, signature: ModelSignature, *, max_instances: int) -> 
         lengths=tuple(shape[1 + tensor.shape.index(axis.name)] for axis in signature.axes),
         inputs=(planned,),
         outputs=tuple(PlannedOutput(index=index, is_binary=True) for index in range(len(signature.outputs))),
-        id=None,
         priority=None,
         timeout_s=None,
         n_binary=n_bytes,

@@ -158,10 +158,16 @@ def test_json_and_binary_make_the_same_rows(data: st.DataObject) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(MESSY, min_size=1, max_size=3), st.sampled_from([(",", ":"), (", ", ": ")]))
-def test_a_form_that_is_recognized_is_what_surrounds_the_values(values: list[Any], separators: tuple[str, str]) -> None:
+@given(
+    st.lists(MESSY, min_size=1, max_size=3),
+    st.sampled_from([(",", ":"), (", ", ": ")]),
+    st.sampled_from(['"data":[7]', "plain", "", '"id":"x"', "ä"]),
+)
+def test_a_form_that_is_recognized_is_what_surrounds_the_values(
+    values: list[Any], separators: tuple[str, str], request_id: str
+) -> None:
     inputs = [{"name": "x", "shape": [1], "datatype": "FP32", "data": value} for value in values]
-    text = json.dumps({"inputs": inputs, "id": '"data":[7]'}, separators=separators).encode()
+    text = json.dumps({"inputs": inputs, "id": request_id}, separators=separators).encode()
     parts = split(text)
     if parts is None or message_of(parts[0]) is None:
         return
@@ -169,6 +175,7 @@ def test_a_form_that_is_recognized_is_what_surrounds_the_values(values: list[Any
     for cut, value in zip(parts[1], values, strict=True):
         # Each piece that was cut out is a whole value; NaN is not equal to itself.
         assert json.dumps(json.loads(cut)) == json.dumps(value)
+    assert parts[2] is None or json.loads(parts[2]) == request_id
 
 
 @settings(max_examples=100, deadline=None)

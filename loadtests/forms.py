@@ -1,0 +1,141 @@
+"""The same examples to the same server in each form of request: which costs the server how much.
+
+``python -m loadtests.forms`` starts the server once and measures the forms in turn, several times, so that whatever
+else the machine does falls on all of them; it prints medians, and each form's ratio to TensorFlow Serving's row form.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import numpy as np
+import orjson
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from loadtests.contenders import Cores, Server, pinned, rowwise_command
+from loadtests.driver import drive
+from loadtests.workload import MODELS, Workload, equal, load, make
+
+__all__ = ["FORMS", "InferWorkload", "forms_of"]
+
+#: The first one is what the others are compared with.
+FORMS = ("predict", "infer, nested", "infer, flat", "infer, binary", "infer, raw")
+
+_FP32 = "FP32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferWorkload(Workload):
+    """Requests in the Open Inference Protocol, one example each. ``n_json`` bytes of a body are JSON; None: all."""
+
+    output: str
+    n_json: int | None = None
+
+    @property
+    def path(self) -> str:
+        """The URL path that the requests go to."""
+        return f"/v2/models/{self.model}/infer"
+
+    def requests(self, host: str) -> list[bytes]:
+        """Return the bytes of every request, head and body, for HTTP/1.1 with keep-alive."""
+        length = "" if self.n_json is None else f"Inference-Header-Content-Length: {self.n_json}\r\n"
+        head = f"POST {self.path} HTTP/1.1\r\nHost: {host}\r\n{length}Content-Length: "
+        return [b"%s%d\r\n\r\n%s" % (head.encode(), len(body), body) for body in self.bodies]
+
+    def accepts(self, index: int, body: bytes) -> bool:
+        """Return whether ``body`` is the right answer to request ``index``."""
+        try:
+            if self.n_json is None:
+                (told,) = orjson.loads(body)["outputs"]
+                got = told["data"]
+            else:
+                end = body.index(b"}]}") + 3
+                (told,) = orjson.loads(body[:end])["outputs"]
+                got = np.frombuffer(body[end:], np.float32).tolist()
+        except (ValueError, KeyError, TypeError):
+            return False
+        return told["name"] == self.output and equal(got, self.answers[index], tolerance=self.tolerance)
+
+
+def forms_of(predict: Workload, *, name: str, output: str) -> dict[str, Workload]:
+    """Return a workload of one FP32 input and one FP32 output in every form, by their names."""
+    images = [np.array(orjson.loads(body)["instances"], np.float32) for body in predict.bodies]
+    shape = list(images[0].shape)
+
+    def infer(bodies: list[bytes], n_json: int | None = None) -> Workload:
+        return InferWorkload(
+            model=predict.model, bodies=tuple(bodies), answers=predict.answers, output=output, n_json=n_json
+        )
+
+    def written(image: Any) -> bytes:
+        tensor = {"name": name, "shape": shape, "datatype": _FP32, "data": image}
+        return orjson.dumps({"inputs": [tensor]}, option=orjson.OPT_SERIALIZE_NUMPY)
+
+    tensor = {"name": name, "shape": shape, "datatype": _FP32, "parameters": {"binary_data_size": images[0].nbytes}}
+    header = orjson.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}})
+    made = (
+        predict,
+        infer([written(image) for image in images]),
+        infer([written(image.reshape(-1)) for image in images]),
+        infer([header + image.tobytes() for image in images], len(header)),
+        infer([image.tobytes() for image in images], 0),
+    )
+    return dict(zip(FORMS, made, strict=True))
+
+
+def _command(
+    model: Annotated[str, typer.Option(help="digits or digits_convnet.")] = "digits",
+    callers: Annotated[list[int], typer.Option(min=1)] = [1, 32, 128],  # noqa: B006 - typer's form of a default
+    repeats: Annotated[int, typer.Option(min=1)] = 5,
+    duration_s: Annotated[float, typer.Option(min=0.01)] = 1.0,
+) -> None:
+    """Measure every form of request against one server, in turn."""
+    if model not in MODELS:
+        raise typer.BadParameter(f"unknown model {model!r}; there are {', '.join(MODELS)}")
+    cores, console = Cores.here(), Console()
+    with tempfile.TemporaryDirectory() as directory:
+        store = Path(directory) / "store"
+        workloads = forms_of(load(make(model, Path(directory))), name="image", output="probabilities")
+        server = Server(
+            "rowwise", lambda port: rowwise_command(port, store=store, models=[model]), core=cores.server, timeout_s=600
+        )
+        with server, pinned(cores.driver):
+            for n in callers:
+                found: dict[str, list[tuple[float, float, float]]] = {form: [] for form in FORMS}
+                for _ in range(repeats):
+                    for form, workload in workloads.items():
+                        began_s = server.cpu_s()
+                        run = drive(server.url, workload, callers=n, warmup_s=0.0, duration_s=duration_s)
+                        if run.failures:
+                            raise RuntimeError(f"{form}: {run.first_failure}")
+                        cpu_us = (server.cpu_s() - began_s) / run.n_answers * 1e6
+                        found[form].append((run.requests_per_s, run.p50_us, cpu_us))
+                console.print(_table(model, n, found))
+
+
+def _table(model: str, callers: int, found: dict[str, list[tuple[float, float, float]]]) -> Table:
+    table = Table("form", "requests/s", "x", "p50 us", "CPU us", "x", title=f"{model}, {callers} callers")
+    first = found[FORMS[0]]
+    for form, runs in found.items():
+        rates, waits, costs = zip(*runs, strict=True)
+        rate_ratio = median(run[0] / base[0] for run, base in zip(runs, first, strict=True))
+        cost_ratio = median(run[2] / base[2] for run, base in zip(runs, first, strict=True))
+        table.add_row(
+            form,
+            f"{median(rates):,.0f}",
+            f"{rate_ratio:.2f}",
+            f"{median(waits):,.0f}",
+            f"{median(costs):.1f}",
+            f"{cost_ratio:.2f}",
+        )
+    return table
+
+
+if __name__ == "__main__":
+    typer.run(_command)
