@@ -1,0 +1,32 @@
+"""The forms of request that are measured against each other ask the same and accept the same answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import orjson
+import pytest
+
+from loadtests.forms import FORMS, InferWorkload, forms_of
+from loadtests.workload import Workload
+from server.protocol import TFS_JSON, OipFormat
+from tests.protocol.oip_models import Model, model, tensor
+
+ROWS = [[1.0, 2.0], [3.0, 4.0]]
+ASKED: Model = model(tensor("image", "float32", 2), outputs=[tensor("probabilities", "float32", 3)])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_asks_the_same_and_accepts_the_right_answer_alone(form: str) -> None:
+    bodies = tuple(orjson.dumps({"instances": [row]}) for row in ROWS)
+    predict = Workload(model="m", bodies=bodies, answers=([0.5, 0.25, 0.25], [1.0, 0.0, 0.0]))
+    workload = forms_of(predict, name="image", output="probabilities")[form]
+    assert [request.count(b"\r\n\r\n") for request in workload.requests("host")] == [1, 1]
+    for index, body in enumerate(workload.bodies):
+        wire = OipFormat(workload.n_json) if isinstance(workload, InferWorkload) else TFS_JSON
+        request = wire.decode(body, ASKED, max_instances=1)
+        assert np.asarray(request.rows.columns[0]).tolist() == [ROWS[index]]
+        answer, _ = request.encode([np.array([predict.answers[index]], np.float32)])
+        assert workload.accepts(index, answer)
+        assert not workload.accepts(1 - index, answer)
+        assert not workload.accepts(index, answer[:-1])
+        assert not workload.accepts(index, b"")
