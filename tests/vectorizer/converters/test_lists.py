@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.vectorizer.converters.loopless import BUCKETS, check_loopless
+from tests.vectorizer.converters.loopless import BUCKETS, ONE_BUCKET, check_loopless
 from tests.vectorizer.oracle import spec
 from vectorizer import ConversionError, vectorize
 
@@ -20,13 +20,19 @@ ROWS = np.array(
 COUNTS = np.array([3, 0, 5, 1, 2, 5, 4, 1], np.int32)
 
 
-def hold(function: Callable[..., Any], inputs: Mapping[str, Sequence[Any]], *, xla: bool = True) -> None:
+def hold(
+    function: Callable[..., Any],
+    inputs: Mapping[str, Sequence[Any]],
+    *,
+    buckets: Sequence[int] = ONE_BUCKET,
+    xla: bool = True,
+) -> None:
     """Compare with the function itself at every bucket, and the largest graph with XLA's; count the loops."""
-    vectorized = check_loopless(function, inputs)
+    vectorized = check_loopless(function, inputs, buckets=buckets)
     if not xla:
         return
-    graph = vectorized.bucket(BUCKETS[-1])
-    batch = {name: tf.constant(np.asarray(values)[: BUCKETS[-1]]) for name, values in inputs.items()}
+    graph = vectorized.bucket(buckets[-1])
+    batch = {name: tf.constant(np.asarray(values)[: buckets[-1]]) for name, values in inputs.items()}
     compiled = tf.function(graph, jit_compile=True, autograph=False)
     want = graph(**batch)
     for name, got in compiled(**batch).items():
@@ -41,7 +47,7 @@ def test_list_written_at_the_step_is_stacked() -> None:
             made = made.write(t, x)
         return made.stack()
 
-    hold(predict, {"x": ROWS})
+    hold(predict, {"x": ROWS}, buckets=BUCKETS)
 
 
 def test_list_is_partly_written_where_each_row_stops_at_its_own_step() -> None:
@@ -64,7 +70,7 @@ def test_list_is_written_and_read_at_each_rows_own_index() -> None:
             made = made.write(n - t, x + tf.cast(t, tf.float32) + made.read(n - t))
         return {"all": made.stack(), "own": made.read(n)}
 
-    hold(predict, {"x": ROWS, "n": COUNTS})
+    hold(predict, {"x": ROWS, "n": COUNTS}, buckets=BUCKETS)
 
 
 def test_one_write_without_a_loop() -> None:
@@ -149,7 +155,7 @@ def test_list_written_in_a_branch_or_not_in_a_loop_of_each_rows_length() -> None
                 made = made.write(t, x * tf.cast(t, tf.float32))
         return made.stack()
 
-    hold(predict, {"x": ROWS, "n": COUNTS})
+    hold(predict, {"x": ROWS, "n": COUNTS}, buckets=BUCKETS)
 
 
 def test_lists_in_loops_in_each_other() -> None:
@@ -211,7 +217,7 @@ def test_scan() -> None:
         total, most = tf.scan(lambda a, v: (a[0] * 0.5 + v, tf.maximum(a[1], v)), x, (tf.constant(0.0), x[0]))
         return {"total": total, "most": most, "back": tf.scan(lambda a, v: a + v, x, reverse=True)}
 
-    hold(predict, {"x": ROWS})
+    hold(predict, {"x": ROWS}, buckets=BUCKETS)
 
 
 def test_list_that_grows_by_one_in_each_step() -> None:
@@ -264,7 +270,7 @@ def test_greedy_decoding_stops_at_each_rows_end_token(*, grows: bool) -> None:
         made, t = _decode(tf.TensorArray(tf.int32, size=6, dynamic_size=grows, element_shape=[]), x, 6)
         return {"tokens": tf.ensure_shape(made.stack(), [6]), "length": t}
 
-    hold(predict, {"x": ROWS})
+    hold(predict, {"x": ROWS}, buckets=BUCKETS)
 
 
 def test_decoding_into_a_list_of_each_rows_length_is_refused_with_a_hint() -> None:
