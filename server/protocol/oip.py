@@ -11,6 +11,7 @@ from __future__ import annotations
 from server.protocol.oip_codec import InferCall, OipCodec
 from server.protocol.oip_request import header_bytes
 from server.protocol.wire import Asked
+from server.signature import STRING
 
 __all__ = ["OIP_JSON", "OipFormat", "oip_format"]
 
@@ -27,6 +28,12 @@ class OipFormat:
 
     def __init__(self, n_json: int | None) -> None:
         self._n_json = n_json
+
+    def n_parsed(self, body: bytes, asked: Asked) -> int:
+        """Return how many of a body's bytes have to be looked at: its JSON, and binary values that are strings."""
+        if self._n_json is None or any(tensor.dtype == STRING for tensor in asked.signature.inputs):
+            return len(body)
+        return min(self._n_json, len(body))
 
     def decode(self, body: bytes, asked: Asked, *, max_instances: int) -> InferCall:
         """Read the body of an inference request. Errors: every ProtocolError but UnknownSignature."""

@@ -53,5 +53,8 @@ class WireRequest(Protocol):
 class WireFormat(Protocol):
     """A format of requests and answers."""
 
+    def n_parsed(self, body: bytes, asked: Asked) -> int:
+        """Return how many of a body's bytes have to be looked at to read it; views of others cost nothing."""
+
     def decode(self, body: bytes, asked: Asked, *, max_instances: int) -> WireRequest:
         """Read a request's body. Errors: every ProtocolError; nothing else, whatever the bytes."""

@@ -32,8 +32,8 @@ _LOG = logging.getLogger("rowwise.web")
 #: What can't stand inside a quoted string of a header.
 _UNQUOTABLE = re.compile(r'[^\x20-\x7e]|["\\]')
 
-#: Longer bodies are decoded in a thread, so that others are answered meanwhile: 256 KiB take some milliseconds. What
-#: is shorter shares a parser, which only one thread may use.
+#: Bodies with more bytes to parse are decoded in a thread, so that others are answered meanwhile: 256 KiB take some
+#: milliseconds. What is shorter shares a parser, which only one thread may use.
 _INLINE_BYTES = SHARED_PARSER_MAX_BYTES
 
 #: How often a request whose version is unloaded before it is admitted is given to the version that took its place.
@@ -105,7 +105,7 @@ class Predictor:
             # Not worth decoding. On a loop that is behind, this is what keeps it from falling further.
             raise DeadlineExceeded(f"the deadline passed {timeout_s:g} s after the request came, before it was read")
         decode = call.wire.decode
-        if len(rest) > _INLINE_BYTES:
+        if len(rest) > _INLINE_BYTES and call.wire.n_parsed(rest, served) > _INLINE_BYTES:
             decoding = self._large.submit(decode, rest, served, max_instances=self.max_instances)
             again = partial(self._decode, call, path, body, attempt=attempt + 1) if attempt < _MAX_ATTEMPTS else None
             asyncio.wrap_future(decoding).add_done_callback(partial(self._decoded, call, served, again))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from server.batching import QueueFull
+from server.protocol import OipFormat
 from server.signature import ModelSignature, TensorSignature
 from tests.web.scripted import REMOTE, ScriptedModel, Service, pieces
 from tests.web.sockets import Answer, Connection, Running, over_sockets
@@ -220,3 +221,32 @@ def test_a_large_body_is_read_in_a_thread_and_answered_all_the_same(service: Ser
         "POST", PATH, content=header + x.tobytes(), headers={"Inference-Header-Content-Length": str(len(header))}
     )
     assert same.json()["outputs"][0] == answer
+
+
+def test_only_what_has_to_be_parsed_is_read_in_a_thread(service: Service) -> None:
+    x = np.ones((1, 100_000), np.float32)
+    inputs = (TensorSignature(name="x", dtype="float32", shape=(100_000,)),)
+    total = (TensorSignature(name="total", dtype="float32", shape=()),)
+    service.catalog.serve(ScriptedModel("wide", 1, signature=ModelSignature(inputs=inputs, outputs=total)))
+    tensor = {**X, "shape": [1, 100_000]}
+    header = json.dumps({"inputs": [{**tensor, "parameters": {"binary_data_size": x.nbytes}}]}).encode()
+    in_json = json.dumps({"inputs": [{**tensor, "data": x[0].tolist()}]}).encode()
+    replies: list[Any] = []
+    hot = service.app.hot_path(b"/v2/models/wide/infer")
+    assert hot is not None
+    for body, wire in ((header + x.tobytes(), OipFormat(len(header))), (x.tobytes(), OipFormat(0))):
+        service.app.predictor.start(
+            hot,
+            body,
+            timeout_s=None,
+            explain=False,
+            request_id="1",
+            on_reply=replies.append,
+            received_s=0.0,
+            caller=None,
+            wire=wire,
+        )
+    # Without an event loop there is no way to a thread and back.
+    assert [reply.status for reply in replies] == [200, 200]
+    answer = service.request("POST", "/v2/models/wide/infer", content=in_json)
+    assert answer.json()["outputs"][0]["data"] == [100_000.0]
