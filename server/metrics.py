@@ -14,16 +14,16 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     PlatformCollector,
     ProcessCollector,
     generate_latest,
 )
 
+from server.quick_histogram import QuickHistogram
 from server.request_counts import RequestCounts, VersionRequests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = ["Metrics", "Scrape", "VersionMetrics"]
 
@@ -63,26 +63,14 @@ class Metrics:
         registry.register(self.requests)
         self.rows = Counter("rowwise_rows", "Rows executed, without padding.", _VERSION, registry=registry)
         self.batches = Counter("rowwise_batches", "Batches executed.", _VERSION, registry=registry)
-        self.batch_rows = Histogram(
-            "rowwise_batch_rows", "Rows of a batch, without padding.", _VERSION, buckets=_ROWS, registry=registry
+        self.batch_rows = _histogram(registry, "rowwise_batch_rows", "Rows of a batch, without padding.", _ROWS)
+        self.batch_padding = _histogram(
+            registry, "rowwise_batch_padding_rows", "Rows that only filled a bucket.", _PADDING
         )
-        self.batch_padding = Histogram(
-            "rowwise_batch_padding_rows",
-            "Rows that only filled a bucket.",
-            _VERSION,
-            buckets=_PADDING,
-            registry=registry,
+        self.queue_seconds = _histogram(
+            registry, "rowwise_queue_seconds", "Time from admission to execution, by request.", _SECONDS
         )
-        self.queue_seconds = Histogram(
-            "rowwise_queue_seconds",
-            "Time from admission to execution, by request.",
-            _VERSION,
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.compute_seconds = Histogram(
-            "rowwise_compute_seconds", "Execution time, by batch.", _VERSION, buckets=_SECONDS, registry=registry
-        )
+        self.compute_seconds = _histogram(registry, "rowwise_compute_seconds", "Execution time, by batch.", _SECONDS)
         self.queue_rows = Gauge("rowwise_queue_rows", "Rows that wait now.", _VERSION, registry=registry)
         self.shadow_batches = Counter(
             "rowwise_shadow_batches",
@@ -196,10 +184,16 @@ class VersionMetrics(VersionRequests):
         self._batch_padding.observe(bucket - n_rows)
         self._compute_seconds.observe(compute_s)
 
-    def waited(self, queue_s: float) -> None:
-        """Record how long a request's rows waited for their execution."""
-        self._queue_seconds.observe(queue_s)
+    def waited(self, queue_s: float, n: int = 1) -> None:
+        """Record how long the rows of ``n`` requests waited for their execution."""
+        self._queue_seconds.observe(queue_s, n)
 
     def queue_depth(self, n_rows: int) -> None:
         """Set how many rows wait now."""
         self._queue_rows.set(n_rows)
+
+
+def _histogram(registry: CollectorRegistry, name: str, documentation: str, bounds: Sequence[float]) -> QuickHistogram:
+    family = QuickHistogram(name, documentation, _VERSION, bounds=bounds)
+    registry.register(family)
+    return family

@@ -9,7 +9,7 @@ from pathlib import Path
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from server.tally import Labels, Tally, read_tally
+from server.tally import Count, Labels, Tally, read_tally
 
 __all__ = ["RequestCounts", "VersionRequests", "WorkerMetrics"]
 
@@ -33,8 +33,8 @@ class RequestCounts(Collector):
         #: Versions that are not shown until they are there again.
         self._gone: set[_Version] = set()
 
-    def counter(self, *labels: str) -> Callable[[], None]:
-        """Return what counts one request."""
+    def counter(self, *labels: str) -> Count:
+        """Return what counts requests."""
         return self._own.counter(*labels)
 
     def forget(self, model: str, version: str) -> None:
@@ -81,19 +81,19 @@ class VersionRequests:
 
     __slots__ = ("_counted", "_counter", "_labels")
 
-    def __init__(self, counter: Callable[..., Callable[[], None]], labels: tuple[str, str, str]) -> None:
+    def __init__(self, counter: Callable[..., Count], labels: tuple[str, str, str]) -> None:
         self._counter = counter
         self._labels = labels
-        self._counted: dict[int, Callable[[], None]] = {}
+        self._counted: dict[int, Count] = {}
 
-    def request(self, code: int) -> None:
-        """Count a request that was answered with ``code``; 499: its caller had left."""
+    def request(self, code: int, n: int = 1) -> None:
+        """Count ``n`` requests that were answered with ``code``; 499: their callers had left."""
         count = self._counted.get(code)
         if count is None:
             count = self._counted[code] = self._counter(*self._labels, str(code))
-        count()
+        count(n)
 
-    def waited(self, queue_s: float) -> None:
+    def waited(self, queue_s: float, n: int = 1) -> None:
         """How long rows waited is recorded where they waited: in the engine."""
 
 

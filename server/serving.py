@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from server.statistics import EntryStatistics
 if TYPE_CHECKING:
     from server.derivatives import ServedDerivative
 
-__all__ = ["Answer", "ServedModel", "Ticket"]
+__all__ = ["Answer", "ServedModel", "Taker", "Ticket"]
 
 
 #: Bytes that a number is taken for: what the widest dtype has.
@@ -68,6 +68,16 @@ class Answer:
     def reason(self) -> str:
         """Why the batch was dispatched as it was."""
         return "" if self.batch is None else self.batch.reason
+
+
+class Taker(Protocol):
+    """Takes the answers of requests that were admitted together."""
+
+    def ran(self, tag: object, outputs: Sequence[Column], start: int, stop: int, queue_s: float) -> None:
+        """Take a request's rows of a batch's outputs."""
+
+    def ended(self, tag: object, answer: Answer) -> None:
+        """Take an answer that is no such piece: an error, or one that was put together."""
 
 
 class Ticket:
@@ -214,6 +224,61 @@ class ServedModel:
             ticket.submit(items, list(members.values()))
         return ticket
 
+    def predict_many(
+        self,
+        rows: Rows,
+        counts: Sequence[int],
+        places: Sequence[int],
+        *,
+        tags: Sequence[object],
+        callers: Sequence[str | None],
+        spent_s: float,
+        taker: Taker,
+    ) -> list[Item]:
+        """Queue several requests whose rows lie in one array; ``taker`` is told of each once, by its tag.
+
+        Shapes: ``rows.columns`` hold all rows; request ``k`` has ``counts[k]`` of them from ``places[k]`` on. No length
+        axes. Each has the model's own deadline, of which ``spent_s`` are over.
+        """
+        group = self._only_group
+        assert group is not None, "requests of differing lengths are admitted one by one"
+        now_s = self._clock()
+        deadline_s = now_s - spent_s + self.default_timeout_s
+        row_bytes = rows.n_bytes // rows.n if self._row_bytes is None else self._row_bytes
+
+        def done(item: Item) -> None:
+            parts = item.parts
+            if item.error is None and len(parts) == 1:
+                part = parts[0]
+                offset = part.offset
+                queue_s = part.batch.dispatched_s - now_s
+                taker.ran(item.tag, part.outputs, offset, offset + part.stop - part.start, queue_s)  # type: ignore[arg-type]
+            else:
+                taker.ended(item.tag, self.answer((item,), None))
+
+        items = [
+            Item(
+                group,
+                count,
+                rows,
+                arrived_s=now_s,
+                deadline_s=deadline_s,
+                on_done=done,
+                caller=caller,
+                row_bytes=row_bytes,
+                first=place,
+                tag=tag,
+            )
+            for count, place, tag, caller in zip(counts, places, tags, callers, strict=True)
+        ]
+        for item, error in self._batcher.submit_all(items):
+            taker.ended(item.tag, Answer(error=error, outputs=[], batch=None, queue_s=0.0))
+        return items
+
+    def take_back(self, handle: object) -> None:
+        """Take a request of ``predict_many`` back, as far as it does not run."""
+        self._batcher.cancel(handle)  # type: ignore[arg-type]
+
     def _item(
         self,
         group: Group,
@@ -282,7 +347,7 @@ class ServedModel:
                     inside = part.start + step
                     row = _row(output, part.offset + step)
                     if not tensor.is_fixed and self._axes:
-                        row = self._cut(row, tensor, payload.lengths[inside])
+                        row = self._cut(row, tensor, payload.lengths[item.first + inside])
                     rows[inside if places is None else places[number][inside]] = row
         return np.stack(rows) if tensor.is_fixed else rows
 

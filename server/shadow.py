@@ -164,7 +164,8 @@ class ShadowRunner:
                 outputs = _run(work)
                 ratio = (time.perf_counter() - started_s) / max(work.took_s, 1e-9)
                 rows = [
-                    None if item.payload.lengths is None else item.payload.lengths[row] for item, row in _rows(work)
+                    None if item.payload.lengths is None else item.payload.lengths[item.first + row]
+                    for item, row in _rows(work)
                 ]
                 found = work.shadow.found
                 n_differing = found.compare(work.shadow.signatures[work.entry], work.entry, work.outputs, outputs, rows)

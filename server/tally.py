@@ -17,12 +17,21 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
-__all__ = ["Labels", "Tally", "read_tally"]
+__all__ = ["Count", "Labels", "Tally", "read_tally"]
 
 Labels = tuple[str, ...]
+
+
+class Count(Protocol):
+    """Counts."""
+
+    def __call__(self, n: int = 1) -> None:
+        """Count so many."""
+
 
 _MAGIC = b"rwtally1"
 _HEADER_BYTES = 16
@@ -55,15 +64,15 @@ class Tally:
         #: Where each counter is, in units of eight bytes.
         self._places = {labels: place for labels, place, _ in _records(self._bytes)}
 
-    def counter(self, *labels: str) -> Callable[[], None]:
-        """Return what counts one under these labels; its count goes on where the file has it."""
+    def counter(self, *labels: str) -> Count:
+        """Return what counts under these labels, one or more at a time; its count goes on where the file has it."""
         place = self._places.get(labels)
         if place is None:
             place = self._places[labels] = self._append(labels)
         cells = self._cells
 
-        def count() -> None:
-            cells[place] += 1
+        def count(n: int = 1) -> None:
+            cells[place] += n
 
         return count
 

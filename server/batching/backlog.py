@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from server.batching.costs import CostTable
 from server.batching.demand import Demand
@@ -39,8 +39,19 @@ class Backlog:
 
     def push(self, item: Item) -> None:
         """Let an item's rows wait, from ``next_row`` on."""
-        group, n_rows, due_s = item.group, item.n_rows - item.next_row, item.due_s
-        costs, quota, n_bytes = group.costs, group.quota, n_rows * item.row_bytes
+        n_rows = item.n_rows - item.next_row
+        self._enter(item.group, n_rows, n_rows * item.row_bytes, item.due_s)
+        item.group.push(item)
+
+    def push_all(self, items: Sequence[Item], n_rows: int, n_bytes: int) -> None:
+        """Let new items of one group, due at one time, wait: so many rows and bytes in all."""
+        group = items[0].group
+        self._enter(group, n_rows, n_bytes, items[0].due_s)
+        group.push_all(items, n_rows)
+
+    def _enter(self, group: Group, n_rows: int, n_bytes: int, due_s: float) -> None:
+        """Count rows that are about to wait in a group."""
+        costs, quota = group.costs, group.quota
         assert quota is not None
         if not group.n_items:
             self.active[group] = None
@@ -48,7 +59,6 @@ class Backlog:
         if not share.n_waiting:
             self.shares.enter(share)
         share.n_waiting += n_rows
-        group.push(item)
         quota.n_rows += n_rows
         quota.n_bytes += n_bytes
         self.n_rows += n_rows

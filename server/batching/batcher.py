@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from server.batching import admission
 from server.batching.admission import QueueLimits
@@ -127,13 +127,50 @@ class Batcher:
                 item, now_s, backlog, running_s=running_s, seconds=seconds, pace=self._pace.seconds
             )
         backlog.push(item)
-        if not self._poll_is_due:
-            self._poll_is_due = True
-            self._defer(self._end_of_tick)
+        self._poll_soon()
+
+    def submit_all(self, items: Sequence[Item]) -> list[tuple[Item, RowwiseError]]:
+        """Admit new items of one group that are due at one time, and return those that were refused, with the reason.
+
+        As ``submit`` of each, at the price of one where there is room for all of them and time enough.
+        """
+        group, now_s = items[0].group, self._clock()
+        n_rows = sum(item.n_rows for item in items)
+        n_bytes = sum(item.n_rows * item.row_bytes for item in items)
+        backlog, quota = self._backlog, group.quota
+        soon_s = _NEAR * self._pace.seconds * (backlog.work_s + n_rows * group.costs.row_s + group.costs.slowest_s)
+        due_s = items[0].due_s
+        if (
+            quota is None
+            or self._is_draining
+            or group.is_closed
+            or group.quarantine is not None
+            or quota.n_rows + n_rows > quota.max_rows
+            or quota.n_bytes + n_bytes > quota.max_bytes
+            or backlog.n_bytes + n_bytes > self._limits.max_bytes_in_all
+            or due_s - now_s <= soon_s
+            or due_s - self._running.until_s <= soon_s
+        ):
+            return self._submit_each(items)
+        backlog.push_all(items, n_rows, n_bytes)
+        self._poll_soon()
+        return []
+
+    def _submit_each(self, items: Sequence[Item]) -> list[tuple[Item, RowwiseError]]:
+        refused = []
+        for item in items:
+            try:
+                self.submit(item)
+            except RowwiseError as error:
+                refused.append((item, error))
+        return refused
 
     def _enqueue(self, item: Item) -> None:
         """Let an item's rows wait, and arrange for a poll."""
         self._backlog.push(item)
+        self._poll_soon()
+
+    def _poll_soon(self) -> None:
         if not self._poll_is_due:
             self._poll_is_due = True
             self._defer(self._end_of_tick)

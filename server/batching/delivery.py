@@ -186,6 +186,7 @@ def again(item: Item, start: int, stop: int, group: Group, now_s: float, on_done
         caller=item.caller,
         row_bytes=item.row_bytes,
         priority=item.priority,
+        first=item.first,
     )
     rerun.next_row = start
     rerun.n_unfinished = stop - start

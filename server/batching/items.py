@@ -26,10 +26,11 @@ Span = tuple["Item", int, int]
 class Item:
     """One request's rows of one group.
 
-    ``payload`` is the caller's own; the core never looks at it, and counts ``row_bytes`` for each of its rows that
-    waits. ``caller`` is who sent it, as far as the surroundings can tell; None is nobody in particular. Times are
-    readings of the batcher's clock, in seconds; ``deadline_s`` None means that the item may wait as long as it takes.
-    Of two items the one with the lower ``priority`` goes first, within the bounds that ``queue`` tells.
+    ``payload`` is the caller's own, as is ``tag``; the core never looks at them. Several items may share a payload,
+    whose row ``first`` is then this item's row 0. For each row that waits, ``row_bytes`` are counted. ``caller`` is who
+    sent it, as far as the surroundings can tell; None is nobody in particular. Times are readings of the batcher's
+    clock, in seconds; ``deadline_s`` None means that the item may wait as long as it takes. Of two items the one with
+    the lower ``priority`` goes first, within the bounds that ``queue`` tells.
     ``on_done`` is called exactly once for an admitted item, on the thread that drives the batcher. By then
     ``error`` is set, or ``parts`` cover the rows from 0 to ``n_rows`` in order.
     """
@@ -40,6 +41,7 @@ class Item:
         "deadline_s",
         "due_s",
         "error",
+        "first",
         "group",
         "is_done",
         "n_rows",
@@ -51,6 +53,7 @@ class Item:
         "priority",
         "reruns",
         "row_bytes",
+        "tag",
     )
 
     def __init__(
@@ -65,10 +68,14 @@ class Item:
         priority: int = PRIORITY,
         caller: Hashable | None = None,
         row_bytes: int = 0,
+        first: int = 0,
+        tag: object = None,
     ) -> None:
         self.group = group
         self.n_rows = n_rows
         self.payload = payload
+        self.first = first
+        self.tag = tag
         self.arrived_s = arrived_s
         self.deadline_s = deadline_s
         self.on_done = on_done

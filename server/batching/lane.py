@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
 
@@ -65,6 +65,21 @@ class Lane:
             self.due_s = due_s
         self.n_items += 1
         self.n_rows += item.n_rows - item.next_row
+
+    def push_all(self, items: Sequence[Item], n_rows: int) -> None:
+        """Add new items that are due at one time and have so many rows in all."""
+        due_s = items[0].due_s
+        if self._heap is not None or (self.n_items and due_s < self._latest_due_s):
+            for item in items:
+                self.push(item)
+            return
+        if not self.n_items:
+            self.oldest_s = items[0].arrived_s
+            self.due_s = due_s
+        self._latest_due_s = due_s
+        self._items.extend(items)
+        self.n_items += len(items)
+        self.n_rows += n_rows
 
     def waiting(self) -> Iterator[Item]:
         """Yield the items that wait, by arrival."""

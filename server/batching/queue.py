@@ -12,7 +12,7 @@ the others exist while rows of their priority wait. A batch takes from all lanes
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
 
 from server.batching.arrivals import ArrivalRate
@@ -135,6 +135,19 @@ class Group:
             self.due_s = lane.due_s
         if lane.n_items == 1:
             self.oldest_s = min(self.oldest_s, _head_s((priority, lane)))
+
+    def push_all(self, items: Sequence[Item], n_rows: int) -> None:
+        """Add new items of ordinary priority, due at one time, with so many rows in all."""
+        lane = self._lane
+        was_empty = not lane.n_items
+        lane.push_all(items, n_rows)
+        self.n_items += len(items)
+        self.n_rows += n_rows
+        self.arrivals.n_counted += n_rows
+        if lane.due_s < self.due_s:
+            self.due_s = lane.due_s
+        if was_empty:
+            self.oldest_s = min(self.oldest_s, lane.oldest_s)
 
     def waiting(self) -> Iterator[Item]:
         """Yield the items that wait, lane by lane."""

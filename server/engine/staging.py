@@ -64,7 +64,8 @@ class Staging:
         for index, array in self._told:
             row = 0
             for item, start, stop in batch.spans:
-                for true in item.payload.lengths[start:stop]:  # type: ignore[attr-defined]
+                first = item.first
+                for true in item.payload.lengths[first + start : first + stop]:  # type: ignore[attr-defined]
                     array[row] = true[index]
                     row += 1
             array[n_rows:bucket] = array[0]
@@ -98,12 +99,7 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def _copy_fixed(array: np.ndarray[Any, Any], index: int, spans: Sequence[Span], n_rows: int) -> None:
-    blocks = [
-        item.payload.columns[index]  # type: ignore[attr-defined]
-        if stop - start == item.payload.n  # type: ignore[attr-defined]
-        else item.payload.columns[index][start:stop]  # type: ignore[attr-defined]
-        for item, start, stop in spans
-    ]
+    blocks = [payload.columns[index][start:stop] for payload, start, stop in _runs(spans)]  # type: ignore[attr-defined]
     if len(blocks) == 1:
         array[:n_rows] = blocks[0]
     else:
@@ -111,11 +107,29 @@ def _copy_fixed(array: np.ndarray[Any, Any], index: int, spans: Sequence[Span], 
         np.concatenate(blocks, out=array[:n_rows])
 
 
+def _runs(spans: Sequence[Span]) -> list[tuple[object, int, int]]:
+    """Return the payloads of a batch in row order, each with the rows of it that follow each other there."""
+    runs: list[tuple[object, int, int]] = []
+    payload: object = None
+    begin = end = 0
+    for item, start, stop in spans:
+        first = item.first
+        if item.payload is payload and first + start == end:
+            end = first + stop
+            continue
+        if payload is not None:
+            runs.append((payload, begin, end))
+        payload, begin, end = item.payload, first + start, first + stop
+    runs.append((payload, begin, end))
+    return runs
+
+
 def _copy_padded(array: np.ndarray[Any, Any], index: int, spans: Sequence[Span]) -> None:
     blank: Any = b"" if array.dtype == object else 0
     row = 0
     for item, start, stop in spans:
-        for value in item.payload.columns[index][start:stop]:  # type: ignore[attr-defined]
+        first = item.first
+        for value in item.payload.columns[index][first + start : first + stop]:  # type: ignore[attr-defined]
             target = array[row]
             if value.shape != target.shape:
                 target[...] = blank

@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from server.errors import RowwiseError
 from server.link.columns import ColumnCodec
 from server.link.messages import BatchFacts
+from server.protocol import Rows
 
 if TYPE_CHECKING:
     from server.derivatives import ServedDerivative
-    from server.errors import RowwiseError
     from server.link.messages import Entry, Served
-    from server.protocol import Column, Rows
+    from server.protocol import Column
 
 __all__ = ["NO_BATCH", "Link", "RemoteAnswer", "RemoteModel", "RemoteTicket"]
 
@@ -54,6 +56,13 @@ class RemoteAnswer:
     def reason(self) -> str:
         """Why the batch was dispatched as it was."""
         return self.batch.reason
+
+
+class Taker(Protocol):
+    """Takes the answers of requests that were admitted together."""
+
+    def ended(self, tag: object, answer: RemoteAnswer) -> None:
+        """Take the answer of the request with that tag."""
 
 
 class Link(Protocol):
@@ -154,3 +163,32 @@ class RemoteModel:
         patience_s = self._default_timeout_s if timeout_s is None else timeout_s
         deadline_s = time.monotonic() - spent_s + patience_s
         return self._link.ask(self, rows, deadline_s=deadline_s, caller=caller, priority=priority, on_done=on_done)
+
+    def predict_many(
+        self,
+        rows: Rows,
+        counts: Sequence[int],
+        places: Sequence[int],
+        *,
+        tags: Sequence[object],
+        callers: Sequence[str | None],
+        spent_s: float,
+        taker: Taker,
+    ) -> list[RemoteTicket | None]:
+        """Send several requests whose rows lie in one array for each input; ``taker`` is told of each once."""
+        tickets: list[RemoteTicket | None] = []
+        for count, place, tag, caller in zip(counts, places, tags, callers, strict=True):
+            own = Rows(count, tuple(column[place : place + count] for column in rows.columns))
+            try:
+                tickets.append(
+                    self.predict(own, timeout_s=None, on_done=partial(taker.ended, tag), spent_s=spent_s, caller=caller)
+                )
+            except RowwiseError as error:
+                tickets.append(None)
+                taker.ended(tag, RemoteAnswer(error))
+        return tickets
+
+    def take_back(self, handle: object) -> None:
+        """Take a request of ``predict_many`` back, as far as it isn't executed."""
+        if isinstance(handle, RemoteTicket):
+            handle.cancel()

@@ -15,8 +15,9 @@ from server.protocol.errors import (
 )
 from server.protocol.number_buffers import SHARED_PARSER_MAX_BYTES
 from server.protocol.oip import OIP_JSON, OipFormat, oip_format
-from server.protocol.rows import JSON, Array, Column, Encoded, Headers, PredictRequest, Rows
+from server.protocol.rows import JSON, Array, Column, Encoded, Headers, ManyRequests, PredictRequest, Rows
 from server.protocol.tfs_json import TFS_JSON, PredictCodec, codec_for, decode_predict, encode_predict
+from server.protocol.tfs_many import RowTexts, row_texts
 from server.protocol.wire import Asked, WireFormat, WireRequest
 
 __all__ = [
@@ -31,11 +32,13 @@ __all__ = [
     "Encoded",
     "Headers",
     "MalformedRequest",
+    "ManyRequests",
     "OipFormat",
     "PredictCodec",
     "PredictRequest",
     "ProtocolError",
     "RaggedOutput",
+    "RowTexts",
     "Rows",
     "TooManyInstances",
     "UnknownSignature",
@@ -48,4 +51,5 @@ __all__ = [
     "decode_predict",
     "encode_predict",
     "oip_format",
+    "row_texts",
 ]

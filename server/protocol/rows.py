@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["JSON", "Array", "Column", "Encoded", "Headers", "PredictRequest", "Rows"]
+__all__ = ["JSON", "Array", "Column", "Encoded", "Headers", "ManyRequests", "PredictRequest", "Rows"]
 
 #: Lower-case names and values.
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -52,6 +52,14 @@ def _column_bytes(column: Column) -> int:
     if column.dtype == object:
         return column.nbytes + sum(map(len, column.flat))
     return column.nbytes
+
+
+@dataclass(slots=True, eq=False)
+class ManyRequests:
+    """Requests that were read together. Shapes: ``column`` is ``[sum(counts), *shape]``, the rows in their order."""
+
+    column: Array
+    counts: list[int]
 
 
 class Encoder(Protocol):

@@ -10,12 +10,14 @@ against 53 us.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
 from server.protocol.dtypes import kind_of
-from server.protocol.number_buffers import NumberBuffer, has_shape, parser_for
-from server.protocol.rows import Column, PredictRequest, Rows
+from server.protocol.number_buffers import SHARED_PARSER_MAX_BYTES, NumberBuffer, has_shape, parser_for
+from server.protocol.rows import Array, Column, ManyRequests, PredictRequest, Rows
+from server.protocol.tfs_many import cut_out
 from server.signature import ModelSignature
 
 __all__ = ["BufferReader"]
@@ -60,6 +62,23 @@ class BufferReader:
         except (ValueError, TypeError, LookupError, AttributeError, RuntimeError):
             return None
 
+    def decode_many(self, bodies: Sequence[bytes], *, max_instances: int) -> ManyRequests | None:
+        """Read the bodies of several requests at once, or return None: then each is to be read alone.
+
+        Shapes: fixed ones alone, of at least one dimension. Together at most ``SHARED_PARSER_MAX_BYTES``.
+        """
+        if not self._shape or self._max_length is not None:
+            return None
+        found = cut_out(bodies, row_brackets=self._row_brackets, max_instances=max_instances)
+        if found is None or len(found[0]) > SHARED_PARSER_MAX_BYTES:
+            return None
+        joined, counts = found
+        try:
+            column = self._column(parser_for(len(joined)).parse(joined), sum(counts))
+        except (ValueError, TypeError, LookupError, AttributeError, RuntimeError):
+            return None
+        return None if column is None else ManyRequests(column, counts)
+
     def _read(self, document: Any, body: bytes, max_instances: int) -> PredictRequest | None:
         instances = document["instances"]
         n = len(instances)
@@ -67,12 +86,15 @@ class BufferReader:
             return None
         if self._max_length is not None:
             return self._read_ragged(instances, n)
-        if self._shape and not has_shape(instances, self._shape):
+        column = self._column(instances, n)
+        return None if column is None else PredictRequest(Rows(n, (column,)), row_form=True)
+
+    def _column(self, instances: Any, n: int) -> Array | None:
+        """Return ``n`` rows of fixed shape; None if they are something else."""
+        if len(instances) != n or (self._shape and not has_shape(instances, self._shape)):
             return None
         column = self._numbers.take(instances)
-        if column is None or column.size != n * self._row_size:
-            return None
-        return PredictRequest(Rows(n, (column.reshape(n, *self._shape),)), row_form=True)
+        return None if column is None or column.size != n * self._row_size else column.reshape(n, *self._shape)
 
     def _read_ragged(self, instances: Any, n: int) -> PredictRequest | None:
         sizes = list(map(len, instances))

@@ -18,10 +18,10 @@ from server.protocol.dtypes import shortest_doubles
 from server.protocol.rows import Array, Column
 from server.signature import ModelSignature
 
-__all__ = ["encode_predict", "float_tokens", "json_strings"]
+__all__ = ["NATIVE", "encode_predict", "float_tokens", "json_strings"]
 
 #: Type characters of the dtypes that orjson writes in place and as briefly as can be: bool, integers, float32, float64.
-_NATIVE = frozenset("?bBhHiIlLqQfd")
+NATIVE = frozenset("?bBhHiIlLqQfd")
 
 
 def encode_predict(outputs: Sequence[Column], signature: ModelSignature, *, row_form: bool) -> bytes:
@@ -55,7 +55,7 @@ def _ready(column: Column, name: str) -> Any:
     if isinstance(column, list):
         return [_ready(row, name) for row in column]
     kind = column.dtype.char
-    if kind in _NATIVE and column.dtype.isnative and column.ndim:
+    if kind in NATIVE and column.dtype.isnative and column.ndim:
         return column if column.flags.c_contiguous else np.ascontiguousarray(column)
     if kind in "OSU":
         return json_strings(column.tolist(), in_base64=name.endswith("_bytes"))

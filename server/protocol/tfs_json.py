@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from server.protocol.by_signature import BySignature
 from server.protocol.errors import UnknownSignature
-from server.protocol.rows import Column, PredictRequest, Rows
+from server.protocol.rows import Column, ManyRequests, PredictRequest, Rows
 from server.protocol.seeds import fresh_seeds
 from server.protocol.tfs_buffer import BufferReader
 from server.protocol.tfs_encode import encode_predict
@@ -33,7 +33,7 @@ _SIGNATURE_NAMES = frozenset({None, "", "serving_default"})
 class PredictCodec:
     """Decodes and encodes predictions of one signature. Make one for each signature and keep it."""
 
-    __slots__ = ("_exact", "_readers", "signature")
+    __slots__ = ("_exact", "_many", "_readers", "signature")
 
     def __init__(self, signature: ModelSignature) -> None:
         self.signature = signature
@@ -46,6 +46,7 @@ class PredictCodec:
             readers.append((TypedReader.compile(signature), signature))
         #: With each whether it reads requests that leave the optional inputs out.
         self._readers = tuple((reader, read is not signature) for reader, read in readers if reader is not None)
+        self._many = readers[0][0] if bare is signature and isinstance(readers[0][0], BufferReader) else None
         self._exact = ExactReader(signature)
 
     def decode(self, body: bytes, *, max_instances: int) -> PredictRequest:
@@ -62,6 +63,11 @@ class PredictCodec:
             raise UnknownSignature(str(request.signature_name))
         request.codec = self
         return request
+
+    def decode_many(self, bodies: Sequence[bytes], *, max_instances: int) -> ManyRequests | None:
+        """Read several requests at once, or return None: then each is to be read alone."""
+        reader = self._many
+        return None if reader is None else reader.decode_many(bodies, max_instances=max_instances)
 
     def _filled(self, rows: Rows) -> tuple[Column, ...]:
         """Return the columns of all inputs: those that were sent, and fresh seeds."""

@@ -19,9 +19,12 @@ from server.store.errors import InvalidName
 from server.web.auth import Gate
 from server.web.bodies import BodyBudget, Message, Receive, Send, read_body
 from server.web.errors import BodiesWaiting, BodyTimeout, ClientGone, MethodNotAllowed, PathNotFound
+from server.web.gathering import Gathering
 from server.web.interfaces import RequestMetrics
+from server.web.known_heads import KnownHeads
 from server.web.paths import VerbPath, canonical_path, parse_verb_path
 from server.web.predict import Predictor
+from server.web.reply_bytes import DefaultHead
 from server.web.request_headers import PredictHeaders, RequestIds
 from server.web.status import CLIENT_GONE, Reply, error_reply, stopped_reply
 
@@ -107,6 +110,10 @@ class Front:
         self._paths: dict[str, VerbPath | None] = {}
         #: The same by the request line's bytes, for the hot lane.
         self._hot_paths: dict[bytes, VerbPath | None] = {}
+        #: For the hot lane: plain predictions of one tick, and what they look like.
+        self.gathering = Gathering(predictor)
+        self.known_heads = KnownHeads()
+        self.default_head = DefaultHead()
 
     def change(self, settings: Settings) -> None:
         """Go by these settings from now on, as far as they can change while the server runs."""
@@ -115,6 +122,7 @@ class Front:
         self.body_budget.max_bytes = settings.max_receiving_bytes
         self.body_timeout_s = settings.default_timeout_ms / 1e3
         self.has_access_log = settings.access_log
+        self.known_heads.forget()
         self.predictor.max_instances = settings.max_instances
         self.management_gate.change(None if settings.token is None else settings.token.get_secret_value())
 
@@ -160,6 +168,12 @@ class Front:
         except KeyError:
             found = self._remember_hot(url)
         return None if found is None or not (self._is_here is None or self._is_here(found)) else found
+
+    def gathers(self, path: VerbPath) -> bool:
+        """Return whether plain predictions of a path that was hot are answered together with others."""
+        if self.has_access_log or self.is_draining or self.predictor.has_tracing:
+            return False
+        return self._is_here is None or self._is_here(path)
 
     def _remember_hot(self, url: bytes) -> VerbPath | None:
         plain = self.prediction_gate is None and not any(byte in url for byte in b"%?#") and url.isascii()

@@ -16,9 +16,10 @@ Rules:
    process that died looks the same.
 5. A body that is not complete when the request's deadline passes is given up, and the connection with it. One that came
    with its headers, as most do, costs no timer.
-5. When the server stops, a connection whose first request has not come yet, or has come in part, is still answered: its
+6. When the server stops, a connection whose first request has not come yet, or has come in part, is still answered: its
    caller has been told by the kernel that the server has it. So is one that was just in use, for its caller may have
    sent the next request already. Whatever is answered while the server stops is its connection's last answer.
+7. A plain request whose head was seen before is not parsed again; it is answered with others of its tick (``gathering``).
 """
 
 from __future__ import annotations
@@ -29,15 +30,18 @@ import time
 from collections import deque
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from server.protocol import TFS_JSON, ProtocolError, oip_format
+from server.web.body_wait import BodyWait
 from server.web.connection_end import PeerWatch, close_unread
-from server.web.errors import BadHeader, BodiesWaiting, BodyTimeout, WebError
+from server.web.errors import BadHeader, WebError
 from server.web.front import Front
-from server.web.hot_request import HotRequest, headers_of_interest
+from server.web.hot_request import Busy, HotRequest, headers_of_interest
+from server.web.known_heads import END_OF_HEAD
+from server.web.reply_bytes import reply_bytes
 from server.web.request_headers import JSON_LENGTH, content_length, timeout_s
-from server.web.status import JSON, Reply, stopped_reply
+from server.web.status import Reply, stopped_reply
 
 __all__ = ["HotLaneProtocol"]
 
@@ -51,13 +55,8 @@ _TICK_S = 1e-3
 #: Seconds that a request may still take to arrive on an open connection once the server stops.
 _LAST_CALL_S = 1.0
 
-_JSON_HEAD = b"content-type: application/json\r\ncontent-length: "
-
-
-class _Busy:
-    """Stands for a cold request under way, so that uvicorn puts the next one into its pipeline."""
-
-    response_complete = False
+#: Headers of a request that has nothing of its own but its body.
+_PLAIN = {b"content-length", b"connection", JSON_LENGTH}
 
 
 class HotLaneProtocol(HttpToolsProtocol):
@@ -78,10 +77,15 @@ class HotLaneProtocol(HttpToolsProtocol):
         self._is_lingering = False
         #: None until reading was paused.
         self._peer: PeerWatch | None = None
-        #: Runs while a body is awaited.
-        self._body_timer: asyncio.TimerHandle | None = None
+        self._body_wait = BodyWait(self.loop, front.body_budget, self._give_up_body)
         #: When the last reply left, by the loop's clock.
         self._replied_s = -_LAST_CALL_S
+        #: True between two requests: whatever comes next begins one.
+        self._is_between = True
+        #: The plain request that the last bytes were, and how many requests began in them.
+        self._plain: HotRequest | None = None
+        self._n_begun = 0
+        self._caller: str | None = None
 
     # What the parser calls.
 
@@ -91,6 +95,8 @@ class HotLaneProtocol(HttpToolsProtocol):
         self.expect_100_continue = False
         self.headers = []
         self._is_expecting = True
+        self._is_between, self._plain = False, None
+        self._n_begun += 1
 
     def on_headers_complete(self) -> None:
         """Decide which way the request goes."""
@@ -116,13 +122,14 @@ class HotLaneProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Start the prediction."""
+        self._is_between = True
         hot = self._receiving
         if hot is None:
             super().on_message_complete()
             return
         self._receiving = None
-        if self._body_timer is not None:
-            self._stop_waiting(hot)
+        self._body_wait.stop(hot)
+        hot.is_whole = True
         if hot.reply is not None:
             return  # given up
         parts = hot.body
@@ -137,30 +144,64 @@ class HotLaneProtocol(HttpToolsProtocol):
             on_reply=hot.replied,
             traceparent=hot.traceparent,
             received_s=hot.received_s,
-            caller=self.client[0] if self.client else None,
+            caller=hot.caller,
             wire=hot.wire,
         )
 
     # What the transport and the server call.
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Note who calls."""
+        super().connection_made(transport)
+        self._caller = self.client[0] if self.client else None
+
     def data_received(self, data: bytes) -> None:
         """Parse what came, and see to it that a body that is not complete will be, or be given up."""
         if self._is_lingering:
             return
+        was_between = self._is_between
+        if was_between and not self._waiting and self._is_known(data):
+            return
+        self._n_begun = 0
         super().data_received(data)
         hot = self._receiving
         if hot is not None and hot.reply is None:
-            self._await_body(hot)
+            patience_s = self._front.body_timeout_s if hot.timeout_s is None else hot.timeout_s
+            self._body_wait.more(hot, patience_s=patience_s)
+        if was_between and self._is_between and self._n_begun == 1:
+            self._remember(data)
+
+    def _remember(self, data: bytes) -> None:
+        plain = self._plain
+        if plain is not None:
+            self._front.known_heads.remember(data, plain.path, plain.wire, n_body=plain.n_received)
+
+    def _is_known(self, data: bytes) -> bool:
+        """Take a request whose head was seen before, if it has come whole and nothing else is under way."""
+        front = self._front
+        end = data.find(END_OF_HEAD) + len(END_OF_HEAD)
+        known = front.known_heads.find(data[:end])
+        if known is None or len(data) - end != known.n_body or not self._is_clear() or not front.gathers(known.path):
+            return False
+        if self.timeout_keep_alive_task is not None:
+            self._unset_keepalive_if_required()
+        self._is_expecting = False
+        hot = HotRequest(self, known.path, None, None, explain=False, wire=known.wire, caller=self._caller)
+        hot.body = [data[end:]]
+        hot.is_whole = True
+        self._waiting.append(hot)
+        front.gathering.add(hot)
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Take back what the caller waited for."""
         waiting, self._waiting = self._waiting, deque()
         if self._receiving is not None:
-            self._stop_waiting(self._receiving)
+            self._body_wait.stop(self._receiving)
             self._receiving = None
         for hot in waiting:
-            if hot.call is not None and hot.reply is None:
-                hot.call.abandon()
+            if hot.reply is None:
+                hot.abandon()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
@@ -194,36 +235,14 @@ class HotLaneProtocol(HttpToolsProtocol):
         self._is_shutting_down = True
         for hot in self._waiting:
             if hot.reply is None:
-                if hot.call is not None:
-                    hot.call.abandon()
+                hot.abandon()
                 hot.reply = stopped_reply()
         if self._waiting:
             self.flush()
 
-    # Waiting for bodies.
-
-    def _await_body(self, hot: HotRequest) -> None:
-        if self._body_timer is None:
-            patience_s = self._front.body_timeout_s if hot.timeout_s is None else hot.timeout_s
-            self._body_timer = self.loop.call_later(patience_s, self._give_up_body, hot, BodyTimeout(patience_s))
-        n_bytes = hot.n_received - hot.n_held
-        try:
-            self._front.body_budget.take(n_bytes)
-        except BodiesWaiting as error:
-            self._give_up_body(hot, error)
-        else:
-            hot.n_held += n_bytes
-
-    def _stop_waiting(self, hot: HotRequest) -> None:
-        if self._body_timer is not None:
-            self._body_timer.cancel()
-            self._body_timer = None
-        self._front.body_budget.give_back(hot.n_held)
-        hot.n_held = 0
-
     def _give_up_body(self, hot: HotRequest, error: WebError) -> None:
         """Answer a request whose body is not complete, and close: what follows is the rest of that body."""
-        self._stop_waiting(hot)
+        self._body_wait.stop(hot)
         hot.body = []
         hot.keep_alive = False
         hot.replied(self._front.predictor.refused(error))
@@ -252,34 +271,48 @@ class HotLaneProtocol(HttpToolsProtocol):
             if self._idle_timer is None:
                 self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
 
+    def answered(self, hot: HotRequest, body: bytes) -> None:
+        """Write a prediction in JSON: at once where it is the only one that is waited for, else when it is its turn."""
+        waiting = self._waiting
+        if (
+            len(waiting) != 1
+            or waiting[0] is not hot
+            or self._is_shutting_down
+            or self._front.is_draining
+            or self.pipeline
+            or self.transport.is_closing()
+        ):
+            hot.replied(Reply(200, body))
+            return
+        waiting.popleft()
+        state = self.server_state
+        self.transport.write(self._front.default_head.answer(state.default_headers, hot.request_id, body))
+        state.total_requests += 1
+        self._replied_s = self.loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+
+    def new_request_id(self) -> str:
+        """Make an id for a request that brought none."""
+        return self._front.ids.of(None)
+
     def on_response_complete(self) -> None:
         """Note that a cold request is answered: who sends such ones uses the connection too."""
         self._replied_s = self.loop.time()
         super().on_response_complete()
 
     def _write(self, hot: HotRequest, reply: Reply) -> None:
-        body = reply.body
-        head = [STATUS_LINE[reply.status]]
-        for name, value in self.server_state.default_headers:
-            head += (name, b": ", value, b"\r\n")
-        if len(reply.headers) == 1 and reply.headers[0] is JSON:
-            head.append(_JSON_HEAD)
-        else:
-            for name, value in reply.headers:
-                head += (name, b": ", value, b"\r\n")
-            head.append(b"content-length: ")
-        head += (b"%d\r\nx-request-id: " % len(body), hot.request_id.encode("ascii"))
         is_leaving = self._is_shutting_down or self._front.is_draining
         is_last = not hot.keep_alive or (is_leaving and not self._waiting)
-        head.append(b"\r\nconnection: close\r\n\r\n" if is_last else b"\r\n\r\n")
-        head.append(body)
-        self.transport.write(b"".join(head))
+        self.transport.write(
+            reply_bytes(reply, self.server_state.default_headers, request_id=hot.request_id, is_last=is_last)
+        )
         self.server_state.total_requests += 1
         if hot.started_s:
             duration_ms = (time.perf_counter() - hot.started_s) * 1e3
             # %r: a path may hold line breaks.
             _ACCESS.info("POST %r %d %.3f ms id=%s", hot.path, reply.status, duration_ms, hot.request_id)
-        if is_last and hot.call is None:
+        if is_last and not hot.is_whole:
             self._is_lingering = True
             close_unread(self.loop, self.transport)
         elif is_last:
@@ -323,21 +356,25 @@ class HotLaneProtocol(HttpToolsProtocol):
             return None  # the cold way says what is wrong with it
         if length is None or length > front.max_body_bytes:
             return None
+        request_id = found.get(b"x-request-id")
         hot = HotRequest(
             self,
             path,
-            front.ids.of(found.get(b"x-request-id")),
+            None if request_id is None else front.ids.of(request_id),
             patience_s,
             explain=found.get(b"x-rowwise-explain") == b"1",
             wire=wire,
+            caller=self._caller,
+            # It has been there since the loop looked last, at the least: on a busy loop others came first.
+            received_s=min(time.monotonic(), self.loop.time() + _TICK_S),
         )
         hot.traceparent = found.get(b"traceparent")
-        # It has been there since the loop looked last, at the least: on a busy loop others came first.
-        hot.received_s = min(hot.received_s, self.loop.time() + _TICK_S)
         if b"connection" in found:
             hot.keep_alive = self.parser.should_keep_alive()
         if front.has_access_log:
             hot.started_s = time.perf_counter()
+        if found.keys() <= _PLAIN and hot.keep_alive:
+            self._plain = hot
         return hot
 
     def _go_cold(self) -> None:
@@ -346,7 +383,7 @@ class HotLaneProtocol(HttpToolsProtocol):
         self.headers.extend(headers)
         self.url, self.expect_100_continue = url, expects
         if self._waiting and self._is_clear():
-            self.cycle = _Busy()  # type: ignore[assignment]
+            self.cycle = Busy()  # type: ignore[assignment]
         super().on_headers_complete()
         is_leaving = self._is_shutting_down or self._front.is_draining
         if is_leaving and isinstance(self.cycle, RequestResponseCycle):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -12,7 +11,7 @@ from server.web.predict import PredictCall
 from server.web.request_headers import JSON_LENGTH
 from server.web.status import Reply
 
-__all__ = ["HotRequest", "headers_of_interest"]
+__all__ = ["Busy", "HotRequest", "headers_of_interest"]
 
 #: Headers that decide whether a request is hot, or that a prediction reads.
 _LOOKED_AT = frozenset(
@@ -34,20 +33,44 @@ _LOOKED_AT = frozenset(
 _UNUSUAL = frozenset({b"content-encoding", b"expect", b"transfer-encoding", b"upgrade"})
 
 
+class Busy:
+    """Stands for a cold request under way, so that uvicorn puts the next one into its pipeline."""
+
+    response_complete = False
+
+
 class Lane(Protocol):
     """What a request asks of its connection."""
 
     def flush(self) -> None:
         """Write the replies whose turn it is."""
 
+    def answered(self, hot: HotRequest, body: bytes) -> None:
+        """Write a prediction, in JSON, when it is its turn."""
+
+    def new_request_id(self) -> str:
+        """Make an id for a request that brought none."""
+
+
+class Together(Protocol):
+    """What admitted a request together with others."""
+
+    def abandon(self, hot: HotRequest) -> None:
+        """Take its rows back if they still wait: its caller is gone."""
+
 
 class HotRequest:
     """One prediction of a connection, from its headers to its reply."""
 
     __slots__ = (
+        "_request_id",
         "body",
         "call",
+        "caller",
         "explain",
+        "handle",
+        "is_gone",
+        "is_whole",
         "keep_alive",
         "n_held",
         "n_received",
@@ -55,9 +78,9 @@ class HotRequest:
         "protocol",
         "received_s",
         "reply",
-        "request_id",
         "started_s",
         "timeout_s",
+        "together",
         "traceparent",
         "wire",
     )
@@ -66,15 +89,18 @@ class HotRequest:
         self,
         protocol: Lane,
         path: VerbPath,
-        request_id: str,
+        request_id: str | None,
         timeout_s: float | None,
         *,
         explain: bool,
         wire: WireFormat,
+        caller: str | None = None,
+        received_s: float = 0.0,
     ) -> None:
         self.protocol = protocol
         self.path = path
-        self.request_id = request_id
+        self._request_id = request_id
+        self.caller = caller
         self.timeout_s = timeout_s
         self.explain = explain
         #: How its body is read.
@@ -83,14 +109,40 @@ class HotRequest:
         self.keep_alive = True
         self.started_s = 0.0
         #: When the headers were complete, by the system's monotonic clock.
-        self.received_s = time.monotonic()
+        self.received_s = received_s
         #: Bytes of the body that have come, and that the budget was asked for.
         self.n_received = 0
         self.n_held = 0
         #: Its parts as they come.
         self.body: list[bytes] = []
+        #: True once all of it has come.
+        self.is_whole = False
+        #: True: nobody waits for it.
+        self.is_gone = False
+        #: How it was admitted: alone, or together with others, who know it by its handle.
         self.call: PredictCall | None = None
+        self.together: Together | None = None
+        self.handle: object = None
         self.reply: Reply | None = None
+
+    @property
+    def request_id(self) -> str:
+        """The id that the answer carries: its own, or one that is made when it is first asked for."""
+        if self._request_id is None:
+            self._request_id = self.protocol.new_request_id()
+        return self._request_id
+
+    def abandon(self) -> None:
+        """Note that nobody waits for it, and take back what does not run."""
+        self.is_gone = True
+        if self.call is not None:
+            self.call.abandon()
+        elif self.together is not None:
+            self.together.abandon(self)
+
+    def answered(self, body: bytes) -> None:
+        """Take a prediction in JSON; it leaves when its turn has come."""
+        self.protocol.answered(self, body)
 
     def replied(self, reply: Reply) -> None:
         """Take the reply; it leaves when its turn has come."""

@@ -26,6 +26,7 @@ __all__ = [
     "ServedModel",
     "ServingCatalog",
     "ServingVersion",
+    "Taker",
     "Ticket",
 ]
 
@@ -112,8 +113,41 @@ class EntryPoint(Protocol):
         """
 
 
+class Taker(Protocol):
+    """Takes the answers of requests that were admitted together, each by the tag that it was given."""
+
+    def ran(self, tag: object, outputs: Sequence[Column], start: int, stop: int, queue_s: float) -> None:
+        """Take a request's rows: ``start`` up to ``stop`` of a batch's outputs, after ``queue_s`` seconds in the queue.
+
+        Requests of one batch get the same object.
+        """
+
+    def ended(self, tag: object, answer: Answer) -> None:
+        """Take an answer that is no such piece: an error, or one that was put together."""
+
+
 class ServedModel(EntryPoint, Protocol):
     """One version that answers: as an entry point it is its prediction."""
+
+    def predict_many(
+        self,
+        rows: Rows,
+        counts: Sequence[int],
+        places: Sequence[int],
+        *,
+        tags: Sequence[object],
+        callers: Sequence[str | None],
+        spent_s: float,
+        taker: Taker,
+    ) -> Sequence[object]:
+        """Admit several requests whose rows lie in one array each input, and return what ``take_back`` takes of each.
+
+        Shapes: fixed ones alone. ``counts`` are the requests' rows, ``places`` the first row of each. Each has the
+        model's own deadline. ``taker`` is told of each once, of those that are refused before this returns.
+        """
+
+    def take_back(self, handle: object) -> None:
+        """Take a request back, as far as it does not run."""
 
     @property
     def derivatives(self) -> Sequence[ServedDerivative]:

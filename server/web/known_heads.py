@@ -1,0 +1,51 @@
+"""Heads of requests that were seen before, byte for byte: what they mean needs no second parsing.
+
+A client that asks the same thing again sends the same request line and the same headers, up to the length of the body.
+What a head means depends on its bytes alone, so the second one that is equal to the first means what the first did.
+Only heads of predictions that carry nothing of their own (no id, no deadline, no trace) are remembered.
+"""
+
+from __future__ import annotations
+
+from server.protocol import WireFormat
+from server.web.paths import VerbPath
+
+__all__ = ["END_OF_HEAD", "KnownHead", "KnownHeads"]
+
+END_OF_HEAD = b"\r\n\r\n"
+#: Longer ones are seldom, and strangers can make them up.
+_MAX_HEAD_BYTES = 1_024
+#: Past it, all are forgotten: about 4 MiB.
+_MAX_HEADS = 4_096
+
+
+class KnownHead:
+    """A prediction's head: what is asked, how the body is read, and how many bytes of it follow."""
+
+    __slots__ = ("n_body", "path", "wire")
+
+    def __init__(self, path: VerbPath, wire: WireFormat, n_body: int) -> None:
+        self.path = path
+        self.wire = wire
+        self.n_body = n_body
+
+
+class KnownHeads:
+    """The heads by their bytes, the empty line included. ``find`` returns None for one that is not known."""
+
+    def __init__(self) -> None:
+        self._heads: dict[bytes, KnownHead] = {}
+        self.find = self._heads.get
+
+    def remember(self, request: bytes, path: VerbPath, wire: WireFormat, *, n_body: int) -> None:
+        """Remember the head of a request that was parsed, came whole and alone, and carries nothing of its own."""
+        end = request.find(END_OF_HEAD) + len(END_OF_HEAD)
+        if not len(END_OF_HEAD) <= end <= _MAX_HEAD_BYTES or len(request) - end != n_body:
+            return
+        if len(self._heads) >= _MAX_HEADS:
+            self._heads.clear()
+        self._heads[request[:end]] = KnownHead(path, wire, n_body)
+
+    def forget(self) -> None:
+        """Forget all: what they mean has changed."""
+        self._heads.clear()

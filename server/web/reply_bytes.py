@@ -1,0 +1,51 @@
+"""Answers as the bytes that leave: status line, headers and body in one piece, for one write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from server.web.status import JSON, Reply
+
+__all__ = ["DefaultHead", "reply_bytes"]
+
+_JSON_HEAD = b"content-type: application/json\r\ncontent-length: "
+
+
+def reply_bytes(
+    reply: Reply, default_headers: Sequence[tuple[bytes, bytes]], *, request_id: str, is_last: bool
+) -> bytes:
+    """Return any answer; ``is_last`` closes its connection."""
+    body = reply.body
+    head = [STATUS_LINE[reply.status]]
+    for name, value in default_headers:
+        head += (name, b": ", value, b"\r\n")
+    if len(reply.headers) == 1 and reply.headers[0] is JSON:
+        head.append(_JSON_HEAD)
+    else:
+        for name, value in reply.headers:
+            head += (name, b": ", value, b"\r\n")
+        head.append(b"content-length: ")
+    head += (b"%d\r\nx-request-id: " % len(body), request_id.encode("ascii"))
+    head.append(b"\r\nconnection: close\r\n\r\n" if is_last else b"\r\n\r\n")
+    head.append(body)
+    return b"".join(head)
+
+
+class DefaultHead:
+    """How every good answer in JSON begins: made again when uvicorn has renewed its headers, each second."""
+
+    __slots__ = ("_head", "_headers")
+
+    def __init__(self) -> None:
+        self._headers: object = None
+        self._head = b""
+
+    def answer(self, default_headers: Sequence[tuple[bytes, bytes]], request_id: str, body: bytes) -> bytes:
+        """Return a good answer in JSON that leaves its connection open."""
+        if default_headers is not self._headers:
+            self._headers = default_headers
+            lines = b"".join(b"%b: %b\r\n" % header for header in default_headers)
+            self._head = STATUS_LINE[200] + lines + _JSON_HEAD
+        return b"%b%d\r\nx-request-id: %b\r\n\r\n%b" % (self._head, len(body), request_id.encode("ascii"), body)

@@ -1,0 +1,181 @@
+"""Plain predictions of one tick are read, admitted and answered together, and nobody can tell."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from server.batching import QueueFull
+from server.protocol import TFS_JSON
+from server.web.known_heads import KnownHeads
+from server.web.paths import VerbPath
+from tests.web.scripted import ScriptedAnswer
+from tests.web.sockets import Connection, Running, over_sockets, request, total, until
+
+PLAIN = request(1, 2, 3)
+HEAD = PLAIN[: PLAIN.index(b"\r\n\r\n") + 4]
+
+
+async def known(server: Running, connection: Connection) -> None:
+    """Let the server see what a plain request looks like."""
+    connection.send(PLAIN)
+    assert total(await connection.answer()) == 6
+    assert server.server.config.app.known_heads.find(HEAD) is not None
+
+
+async def several(server: Running, n: int) -> list[Connection]:
+    connections = [await server.connect() for _ in range(n)]
+    for connection in connections:
+        await known(server, connection)
+    return connections
+
+
+def test_requests_that_come_together_are_one_array_and_each_gets_its_own_answer(tmp_path: Path) -> None:
+    async def test(server: Running, _: Connection) -> None:
+        connections = await several(server, 6)
+        server.model.rows.clear()
+        for number, connection in enumerate(connections):
+            connection.send(request(number, 2, 3))
+        answers = [await connection.answer() for connection in connections]
+        assert [total(answer) for answer in answers] == [number + 5 for number in range(6)]
+        assert len({answer[1]["x-request-id"] for answer in answers}) == 6
+        bases = {id(rows.columns[0].base) for rows in server.model.rows}
+        assert len(bases) < 6, "several rows lie in one array"
+        assert server.codes() == {"200": 12.0}
+
+    over_sockets(test, tmp_path)
+
+
+def test_a_bad_body_among_them_gets_its_error_and_the_others_their_answers(tmp_path: Path) -> None:
+    async def test(server: Running, _: Connection) -> None:
+        connections = await several(server, 5)
+        bodies = [b'{"instances": [[1, 2, 3]]}'] * 5
+        bodies[2] = b'{"instances": [[1, 2, "]]}'
+        for connection, body in zip(connections, bodies, strict=True):
+            connection.send(HEAD + body)
+        answers = [await connection.answer() for connection in connections]
+        assert [answer[0] for answer in answers] == [200, 200, 400, 200, 200]
+        assert server.codes() == {"200": 9.0, "400": 1.0}
+
+    over_sockets(test, tmp_path)
+
+
+def test_who_is_refused_is_told_so(tmp_path: Path) -> None:
+    async def test(server: Running, _: Connection) -> None:
+        connections = await several(server, 3)
+        server.model.refusal = QueueFull("the queue is full", retry_after_s=2.5)
+        for connection in connections:
+            connection.send(PLAIN)
+        answers = [await connection.answer() for connection in connections]
+        assert [(answer[0], answer[1]["retry-after"]) for answer in answers] == [(429, "3")] * 3
+
+    over_sockets(test, tmp_path)
+
+
+def test_rows_of_a_caller_who_leaves_are_taken_back_and_counted_once(tmp_path: Path) -> None:
+    async def test(server: Running, _: Connection) -> None:
+        leaving, staying = await several(server, 2)
+        server.model.holds = True
+        server.model.tickets.clear()
+        leaving.send(PLAIN)
+        staying.send(PLAIN)
+        await until(lambda: len(server.model.held) == 2)
+        leaving.writer.transport.abort()
+        await until(lambda: any(ticket.cancelled for ticket in server.model.tickets))
+        for on_done in server.model.held:
+            on_done(ScriptedAnswer(outputs=[np.float32([6])]))
+        assert total(await staying.answer()) == 6
+        assert server.codes() == {"200": 3.0, "499": 1.0}
+        assert sum(ticket.cancelled for ticket in server.model.tickets) == 1
+
+    over_sockets(test, tmp_path)
+
+
+def test_a_caller_who_leaves_in_the_tick_of_its_request_is_not_admitted(tmp_path: Path) -> None:
+    async def test(server: Running, connection: Connection) -> None:
+        await known(server, connection)
+        (protocol,) = server.server.server_state.connections
+        server.model.rows.clear()
+        protocol.data_received(PLAIN)
+        protocol.connection_lost(None)
+        await asyncio.sleep(0.01)
+        assert server.model.rows == []
+        assert server.codes() == {"200": 1.0, "499": 1.0}
+
+    over_sockets(test, tmp_path)
+
+
+def test_an_answer_waits_for_those_before_it(tmp_path: Path) -> None:
+    async def test(server: Running, connection: Connection) -> None:
+        await known(server, connection)
+        server.model.holds = True
+        server.model.held.clear()
+        connection.send(PLAIN)
+        await until(lambda: len(server.model.held) == 1)
+        connection.send(PLAIN)
+        await until(lambda: len(server.model.held) == 2)
+        server.model.held[1](ScriptedAnswer(outputs=[np.float32([2])]))
+        await asyncio.sleep(0.01)
+        server.model.held[0](ScriptedAnswer(outputs=[np.float32([1])]))
+        assert [total(await connection.answer()), total(await connection.answer())] == [1, 2]
+
+    over_sockets(test, tmp_path)
+
+
+def test_stopping_answers_them_and_closes(tmp_path: Path) -> None:
+    async def test(server: Running, connection: Connection) -> None:
+        await known(server, connection)
+        server.model.holds = True
+        connection.send(PLAIN)
+        await until(lambda: len(server.model.held) == 1)
+        server.server.should_exit = True
+        await asyncio.sleep(0.2)
+        server.model.held[0](ScriptedAnswer(outputs=[np.float32([6])]))
+        status, headers, _ = await connection.answer()
+        assert (status, headers["connection"]) == (200, "close")
+        assert await connection.is_closed()
+
+    over_sockets(test, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "own",
+    ["X-Request-Id: mine\r\n", "X-Request-Timeout-Ms: 900\r\n", "X-Rowwise-Explain: 1\r\n", "Connection: close\r\n"],
+)
+def test_a_head_with_something_of_its_own_is_not_remembered(tmp_path: Path, own: str) -> None:
+    async def test(server: Running, connection: Connection) -> None:
+        asked = request(1, 2, 3, headers=own)
+        connection.send(asked)
+        assert total(await connection.answer()) == 6
+        assert server.server.config.app.known_heads.find(asked[: asked.index(b"\r\n\r\n") + 4]) is None
+
+    over_sockets(test, tmp_path)
+
+
+@pytest.mark.parametrize("rest", [b"\r\n", b"P", PLAIN, PLAIN[:30]], ids=["blank", "a letter", "a request", "half"])
+def test_a_head_is_remembered_only_of_a_request_that_came_alone(tmp_path: Path, rest: bytes) -> None:
+    async def test(server: Running, connection: Connection) -> None:
+        connection.send(PLAIN + rest)
+        assert total(await connection.answer()) == 6
+        assert server.server.config.app.known_heads.find(HEAD) is None
+        # What is left over still belongs to the next one.
+        connection.send(PLAIN.removeprefix(rest))
+        assert total(await connection.answer()) == 6
+
+    over_sockets(test, tmp_path)
+
+
+def test_known_heads_are_bounded() -> None:
+    heads = KnownHeads()
+    path = VerbPath("m", None, None, "predict")
+    for number in range(5_000):
+        heads.remember(b"POST /%d HTTP/1.1\r\n\r\nbody" % number, path, TFS_JSON, n_body=4)
+    assert heads.find(b"POST /4999 HTTP/1.1\r\n\r\n") is not None
+    assert heads.find(b"POST /0 HTTP/1.1\r\n\r\n") is None
+    heads.remember(b"P" * 2_000 + b"\r\n\r\n", path, TFS_JSON, n_body=0)
+    assert heads.find(b"P" * 2_000 + b"\r\n\r\n") is None
+    heads.forget()
+    assert heads.find(b"POST /4999 HTTP/1.1\r\n\r\n") is None
