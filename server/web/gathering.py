@@ -17,6 +17,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import TypeAlias
 
 from server.errors import RowwiseError
@@ -73,10 +74,12 @@ class Gathering:
 
     def _start(self) -> None:
         arrived, self._arrived = self._arrived, []
-        by_path: dict[VerbPath, list[HotRequest]] = {}
+        # A path that was seen before is the same object each time.
+        by_path: dict[int, list[HotRequest]] = {}
         for hot in arrived:
-            by_path.setdefault(hot.path, []).append(hot)
-        for path, hots in by_path.items():
+            by_path.setdefault(id(hot.path), []).append(hot)
+        for hots in by_path.values():
+            path = hots[0].path
             if path.is_oip:
                 for hot in hots:
                     self._start_alone(hot)
@@ -230,6 +233,9 @@ class _Together:
 
 def _parts(hots: list[HotRequest]) -> Iterator[list[HotRequest]]:
     """Yield the requests in rows that are not too long to be read together."""
+    if len(hots) <= _MAX_TOGETHER and sum(len(hot.body[0]) for hot in hots) <= _MAX_BYTES:
+        yield hots
+        return
     part: list[HotRequest] = []
     n_bytes = 0
     for hot in hots:
@@ -243,8 +249,4 @@ def _parts(hots: list[HotRequest]) -> Iterator[list[HotRequest]]:
 
 
 def _firsts(counts: Sequence[int]) -> list[int]:
-    firsts, first = [], 0
-    for count in counts:
-        firsts.append(first)
-        first += count
-    return firsts
+    return [0, *accumulate(counts[:-1])]

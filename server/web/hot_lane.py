@@ -19,7 +19,7 @@ Rules:
 6. When the server stops, a connection whose first request has not come yet, or has come in part, is still answered: its
    caller has been told by the kernel that the server has it. So is one that was just in use, for its caller may have
    sent the next request already. Whatever is answered while the server stops is its connection's last answer.
-7. A plain request whose head was seen before is not parsed again; it is answered with others of its tick (``gathering``).
+7. A plain request whose head was seen before is not parsed again, and is answered with others of its tick.
 """
 
 from __future__ import annotations
@@ -286,7 +286,9 @@ class HotLaneProtocol(HttpToolsProtocol):
             return
         waiting.popleft()
         state = self.server_state
-        self.transport.write(self._front.default_head.answer(state.default_headers, hot.request_id, body))
+        front, own_id = self._front, hot.own_request_id
+        request_id = front.ids.new() if own_id is None else own_id.encode("ascii")
+        self.transport.write(front.default_head.answer(state.default_headers, request_id, body))
         state.total_requests += 1
         self._replied_s = self.loop.time()
         if self._idle_timer is None:

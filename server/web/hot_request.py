@@ -132,6 +132,11 @@ class HotRequest:
             self._request_id = self.protocol.new_request_id()
         return self._request_id
 
+    @property
+    def own_request_id(self) -> str | None:
+        """The id that it came with, or has been given."""
+        return self._request_id
+
     def abandon(self) -> None:
         """Note that nobody waits for it, and take back what does not run."""
         self.is_gone = True

@@ -42,10 +42,10 @@ class DefaultHead:
         self._headers: object = None
         self._head = b""
 
-    def answer(self, default_headers: Sequence[tuple[bytes, bytes]], request_id: str, body: bytes) -> bytes:
+    def answer(self, default_headers: Sequence[tuple[bytes, bytes]], request_id: bytes, body: bytes) -> bytes:
         """Return a good answer in JSON that leaves its connection open."""
         if default_headers is not self._headers:
             self._headers = default_headers
             lines = b"".join(b"%b: %b\r\n" % header for header in default_headers)
             self._head = STATUS_LINE[200] + lines + _JSON_HEAD
-        return b"%b%d\r\nx-request-id: %b\r\n\r\n%b" % (self._head, len(body), request_id.encode("ascii"), body)
+        return b"%b%d\r\nx-request-id: %b\r\n\r\n%b" % (self._head, len(body), request_id, body)

@@ -37,6 +37,7 @@ class RequestIds:
 
     def __init__(self) -> None:
         self._prefix = secrets.token_hex(6)
+        self._prefix_bytes = self._prefix.encode("ascii")
         self._numbers = itertools.count(1)
 
     def of(self, given: bytes | None) -> str:
@@ -44,6 +45,10 @@ class RequestIds:
         if given is not None and _REQUEST_ID.fullmatch(given):
             return given.decode("ascii")
         return f"{self._prefix}-{next(self._numbers):x}"
+
+    def new(self) -> bytes:
+        """Return a new id as it stands in a header."""
+        return b"%b-%x" % (self._prefix_bytes, next(self._numbers))
 
 
 class PredictHeaders:
