@@ -233,11 +233,11 @@ def test_a_request_that_a_busy_loop_reads_too_late_is_refused_before_it_is_decod
     service: Service, model: ScriptedModel
 ) -> None:
     replies: list[Reply] = []
-    for passed_s in (0.2, 0.0):
+    for passed_s in (30.0, 0.0):
         service.app.predictor.start(
             VerbPath(model="sum", version=None, label=None, verb="predict"),
             BODY,
-            timeout_s=0.1,
+            timeout_s=20.0,
             explain=False,
             request_id="late",
             on_reply=replies.append,
@@ -245,5 +245,5 @@ def test_a_request_that_a_busy_loop_reads_too_late_is_refused_before_it_is_decod
             caller=None,
         )
     assert [reply.status for reply in replies] == [504, 200]
-    assert b"0.1 s after the request came, before it was read" in replies[0].body
+    assert b"20 s after the request came, before it was read" in replies[0].body
     assert len(model.rows) == 1
