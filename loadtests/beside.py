@@ -14,12 +14,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import httpx
 import typer
 
-from loadtests import workload
+from loadtests import large_model, workload
 from loadtests.contenders import Server, rowwise_command
 from loadtests.processes import children, is_builder, until
 from loadtests.windows import Beside, beside, capacity
@@ -68,9 +68,9 @@ class Switches:
             raise RuntimeError(f"a switch was answered {failures[0]}")
 
 
-def _register(url: str, name: str, target: str, *, wait: bool) -> None:
+def _register(url: str, name: str, target: str, *, wait: bool, **options: Any) -> None:
     question = "?wait=true" if wait else ""
-    answer = httpx.put(f"{url}/v1/models/{name}{question}", json={"import_path": target}, timeout=1_800)
+    answer = httpx.put(f"{url}/v1/models/{name}{question}", json={"import_path": target, **options}, timeout=1_800)
     if answer.status_code not in (200, 201, 202):
         raise RuntimeError(f"registering {name} was answered {answer.status_code}: {answer.text[:500]}")
 
@@ -100,7 +100,7 @@ def switched(server: Server, path: Path, *, rate: float, n_switches: int, pause_
 
 def built(server: Server, path: Path, *, rate: float, n_pairs: int) -> Beside:
     """Build a large model, which is stopped in every second window."""
-    _register(server.url, "large", "loadtests.large_model:predict", wait=False)
+    _register(server.url, "large", "loadtests.large_model:predict", wait=False, **large_model.BUILD)
     until(lambda: _builders(server.pid), "a builder")
     builders = _builders(server.pid)
     return beside(

@@ -28,9 +28,11 @@ def wait_until_available(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
     timeout_s: float | None = None,
+    activates: bool = True,
 ) -> VersionStatus:
     """Ask ``fetch`` until the version is AVAILABLE, and return that status.
 
+    ``activates``: False for one that is not to serve once it is built, which is waited for until it is BUILT.
     Units: seconds of ``clock``. Errors: BuildFailed with the server's reason; Superseded; TimedOut after
     ``timeout_s``; what ``fetch`` raises, where it is no passing fault or lasts.
     """
@@ -45,7 +47,7 @@ def wait_until_available(
                 raise
             status = None
         if status is not None:
-            if status.state == "AVAILABLE":
+            if status.state == "AVAILABLE" or (status.state == "BUILT" and not activates):
                 return status
             _raise_if_over(status)
             view.show(status.stage or Stage(name=_ON_THE_WAY[status.state]))

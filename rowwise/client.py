@@ -91,7 +91,8 @@ class Client:
         ``inputs``: by name a ``tf.TensorSpec``, an array that is one example, or a dict of ``dtype``, ``shape``
         and the details of a variable dimension (``max``, ``length_input``, ``lengths``). Not needed for a
         SavedModel, a built Keras model and a function with ``rowwise.example_model``.
-        ``spec``: the registration's other options, such as ``max_batch`` or ``allow_looped``.
+        ``spec``: the registration's other options, such as ``max_batch`` or ``allow_looped``. With ``activate=False``
+        it is waited for until it is BUILT, and serves once it is activated.
         Shapes: those of one example; None where examples differ.
         Errors: BuildFailed with the reason; CannotTrace; WrongInputs; Superseded; TimedOut; ServerRefused.
         """
@@ -106,7 +107,7 @@ class Client:
                 taken = self._connection.send_json(
                     "PUT", model_path(name), files=parts, timeout=httpx.Timeout(_UPLOAD_TIMEOUT_S)
                 )
-            return self._wait(name, taken, view)
+            return self._wait(name, taken, view, activates=submission.spec.get("activate") is not False)
 
     def register_import(self, name: str, import_path: str, **spec: Any) -> VersionStatus:
         """Register a function that the server imports itself, ``MODULE:FUNCTION``, and wait until it is AVAILABLE.
@@ -116,7 +117,7 @@ class Client:
         with view_for(name, progress=self._progress) as view:
             body = encode_json({"import_path": import_path, **spec_as_json(spec)})
             taken = self._connection.send_json("PUT", model_path(name), content=body, headers=_JSON)
-            return self._wait(name, taken, view)
+            return self._wait(name, taken, view, activates=spec.get("activate") is not False)
 
     def predict(self, name: str, /, **inputs: Any) -> Prediction:
         """Return the model's outputs for one example: an array if it has one output, else a dict of arrays.
@@ -233,7 +234,7 @@ class Client:
             return False
         return True
 
-    def _wait(self, name: str, taken: Any, view: RegistrationView) -> VersionStatus:
+    def _wait(self, name: str, taken: Any, view: RegistrationView, *, activates: bool) -> VersionStatus:
         status_url = taken.get("status_url") if isinstance(taken, dict) else None
         if not isinstance(status_url, str):
             raise BadAnswer(f"the server took the registration but named no status_url: {str(taken)[:200]}")
@@ -247,6 +248,7 @@ class Client:
             clock=time.monotonic,
             sleep=time.sleep,
             timeout_s=self._register_timeout_s,
+            activates=activates,
         )
         self._signatures.pop((name, None), None)
         return status

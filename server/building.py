@@ -54,7 +54,7 @@ class Building:
         self._is_stopping = True
 
     async def run(self, name: str, version: int) -> None:
-        """Build a version that the store knows as BUILDING, and let it serve if no newer one does."""
+        """Build a version that the store knows as BUILDING, and let it serve if it is to and no newer one does."""
         life = self._lives[name, version]
         result = "available"
         try:
@@ -62,7 +62,8 @@ class Building:
             life.state = State.BUILT
             async with self._switching.change(name):
                 active = self._store.active(name)
-                if active is None or active < version:
+                is_to_serve = self._store.record(name, version).awaits_switch
+                if is_to_serve and (active is None or active < version):
                     await self._switching.switch(name, version)
         except RowwiseError as error:
             result = type(error).__name__

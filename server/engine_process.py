@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import shutil
 import signal
@@ -18,18 +17,19 @@ from server.link.engine_end import EngineEnd
 from server.logs import log_to_stderr
 from server.memory import bound_arenas
 from server.metrics import Metrics
+from server.reloading import Reloading
 from server.request_counts import RequestCounts
+from server.settings import Settings
 from server.store import Store
 from server.supervise.orders import Orders
 from server.supervise.supervision import ENGINE, REFUSED
+from server.supervise.told_settings import read_settings
 from server.tally import Tally
 from server.thread_pools import keep_pools_apart
 from server.web.forwarding import FromWorkers
 from server.xla_cache import keep_executables
 
 __all__ = ["run_engine"]
-
-_log = logging.getLogger("rowwise")
 
 
 def run_engine(orders: Orders) -> int:
@@ -59,9 +59,7 @@ def run_engine(orders: Orders) -> int:
 
 
 async def _serve(orders: Orders, store: Store) -> int:
-    # Callers' requests are logged where they come in.
-    settings = orders.settings.model_copy(update={"access_log": False})
-    runtime = orders.runtime
+    settings, runtime = _without_access_log(orders.settings), orders.runtime
     counts = RequestCounts(
         Tally(runtime.tally(ENGINE)),
         others=lambda: [path for path in map(runtime.tally, orders.workers) if path.exists()],
@@ -100,12 +98,16 @@ async def _serve(orders: Orders, store: Store) -> int:
             service.grpc.begin_drain(settings.grace_s)
         stopping = asyncio.create_task(stop_after_workers())
 
+    def change(changed: Settings) -> None:
+        server.grace_s = changed.grace_s
+        service.change(changed)
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    loop.add_signal_handler(
-        signal.SIGHUP, _log.info, "SIGHUP: settings of a server of several processes change with a restart"
-    )
+    reloading = Reloading(settings, change, read=lambda: _without_access_log(read_settings(runtime.settings)))
+    loop.add_signal_handler(signal.SIGHUP, reloading.reload)
+    reloading.catch_up(runtime.settings)
     end.start()
     serving = asyncio.create_task(server.serve())
     await service.start()
@@ -116,3 +118,8 @@ async def _serve(orders: Orders, store: Store) -> int:
         end.close()
         context.term()
     return 0
+
+
+def _without_access_log(settings: Settings) -> Settings:
+    """Callers' requests are logged where they come in."""
+    return settings.model_copy(update={"access_log": False})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from server.batching import Batch, Batcher, CostDrift, CostTable, Group, Observe
 from server.derivatives import ServedDerivative
 from server.engine import EnginePool, GroupRunner, LoadedModel
 from server.engine.devices import devices_for
+from server.interpreter_turns import standing_back
 from server.serving import ServedModel
 from server.shadow import Shadow, ShadowRunner
 from server.statistics import Statistics
@@ -31,6 +33,8 @@ _HAND_OVER_S = 40e-6
 #: A copy for each engine, and what each group's batches cost.
 _Loaded = tuple[tuple[LoadedModel, ...], dict[tuple[str, tuple[int, ...]], CostTable]]
 
+#: Seconds for which loading stands back after a batch has run.
+_LATELY_S = 0.05
 #: A timer that is this much early is left as it is: the loop's own resolution.
 _TIMER_SLACK_S = 0.001
 
@@ -85,6 +89,8 @@ class Host:
         self._observer = observer
         self._loading = ThreadPoolExecutor(1, thread_name_prefix="rowwise-load")
         self._timer: asyncio.TimerHandle | None = None
+        #: When the last batch ended, by the loop's clock.
+        self._ran_s = -math.inf
         #: By model: all of its versions have one share of the executor's time.
         self._shares: dict[str, Share] = {}
         #: Versions whose groups are attached to the engine.
@@ -223,10 +229,15 @@ class Host:
         return shadow
 
     def _load(self, artifact: Path, batch_limit: int | None) -> _Loaded:
-        with self.after_ready.loading():
+        with self.after_ready.loading(), standing_back(self._has_callers):
             return _load(artifact, self._engines, batch_limit=batch_limit, invariant=self._invariant)
 
+    def _has_callers(self) -> bool:
+        """Return whether a batch has run lately."""
+        return self._clock() - self._ran_s < _LATELY_S
+
     def _finished(self, batch: Batch, outputs: object, error: BaseException | None) -> None:
+        self._ran_s = self._clock()
         if not self.shadows.any:
             self.batcher.finished(batch, outputs, error)
             return

@@ -15,9 +15,12 @@ import zmq
 from server.descriptors import connections_allowed, raise_limit, with_room
 from server.http_server import HttpServer, new_event_loop, uvicorn_config
 from server.link.worker_end import WorkerEnd
-from server.logs import log_to_stderr
+from server.logs import change_level, log_to_stderr
+from server.reloading import Reloading
 from server.request_counts import WorkerMetrics
+from server.settings import Settings
 from server.supervise.orders import Orders
+from server.supervise.told_settings import read_settings
 from server.tally import Tally
 from server.web import HotLaneProtocol
 from server.web.tracing import start_tracing
@@ -63,7 +66,15 @@ async def _serve(orders: Orders) -> int:
         link.catalog.begin_drain()
 
     server.stop_on_signals(begin_drain)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _nothing_to_read)
+
+    def change(changed: Settings) -> None:
+        server.grace_s = changed.grace_s
+        change_level(changed.log_level)
+        front.change(changed)
+
+    reloading = Reloading(settings, change, read=partial(read_settings, runtime.settings))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.reload)
+    reloading.catch_up(runtime.settings)
     link.start()
     # What has been made lives as long as the process: full collections need not look at it again.
     gc.collect()
@@ -79,7 +90,3 @@ async def _serve(orders: Orders) -> int:
         if tracing is not None:
             await asyncio.to_thread(tracing.close)
     return 0
-
-
-def _nothing_to_read() -> None:
-    _log.debug("SIGHUP: settings of a server of several processes change with a restart")

@@ -1,9 +1,13 @@
-"""SIGHUP: settings that can change while the server runs are read again, the others are named."""
+"""SIGHUP: settings that can change while the server runs are read again, the others are named.
+
+Of a server of several processes the supervisor reads them, and passes on what has changed (``supervise``).
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
 from server.settings import CHANGEABLE, Settings
 
@@ -13,16 +17,27 @@ _log = logging.getLogger("rowwise")
 
 
 class Reloading:
-    """The settings in force. ``apply`` is called with them after they have changed."""
+    """The settings in force. ``apply`` is called with them after they have changed.
 
-    def __init__(self, settings: Settings, apply: Callable[[Settings], None]) -> None:
+    ``read`` reads them; from file and environment, if it is left out. Errors: ValueError, with a sentence.
+    """
+
+    def __init__(
+        self, settings: Settings, apply: Callable[[Settings], None], *, read: Callable[[], Settings] | None = None
+    ) -> None:
         self.settings = settings
         self._apply = apply
+        self._read = settings.reread if read is None else read
+
+    def catch_up(self, path: Path) -> None:
+        """Do the same if there is a file of changes: it may have been written before anybody listened."""
+        if path.exists():
+            self.reload()
 
     def reload(self) -> None:
         """Read the settings again; those that can't be used leave everything as it was, and the log says why."""
         try:
-            found = self.settings.reread()
+            found = self._read()
         except ValueError as error:
             _log.error("SIGHUP: the settings stay as they are: %s", error)
             return

@@ -102,6 +102,8 @@ class ModelSpec(_Strict):
     examples: tuple[dict[str, Any], ...] = Field(default=(), max_length=1_000)
     #: Derivatives to compile and to answer at ``:gradient``, ``:jacobian`` and ``:hessian``.
     derivatives: tuple[DerivativeSpec, ...] = Field(default=(), max_length=16)
+    #: False: it does not serve once it is built, but waits to be activated, or to run as a shadow.
+    activate: bool = True
     labels: dict[str, str] = Field(default_factory=dict, max_length=64)
 
     @field_validator("buckets")

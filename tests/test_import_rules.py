@@ -92,7 +92,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server.http_worker": {"zmq", "server"},
     "server.logs": {"server.tensorflow_notices"},
     # The supervisor loads neither models nor HTTP; a child becomes what it is to be.
-    "server.supervise": {"server.http_listening", "server.logs", "server.settings"},
+    "server.supervise": {"server.http_listening", "server.logs", "server.reloading", "server.settings"},
     "server.supervise.child": {"server.engine_process", "server.http_worker", "server.supervise"},
     "server.web.tracing": {"opentelemetry", "server"},
     # The services know bytes; what carries them is in one file.

@@ -199,7 +199,7 @@ class Store:
                 created_at=self._now().astimezone(UTC).isoformat(timespec="seconds"),
                 labels=dict(spec.get("labels") or {}),
                 attempts=1,
-                awaits_switch=True,
+                awaits_switch=bool(spec.get("activate", True)),
             )
             with self._disk.new_directory(self._layout.version(name, number).path) as new:
                 version = VersionLayout(new)

@@ -21,6 +21,8 @@ def main() -> int:
     """Read the orders on standard input and follow them. Returns the exit code."""
     # Gently: a child whose supervisor was killed answers what it has, and ends.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(int(signal.SIGTERM)), 0, 0, 0)
+    # Until it is listened to: who is told before that looks for itself.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     told = json.load(sys.stdin)
     if os.getppid() != told["supervisor_pid"]:
         return 0  # it ended before the kernel knew that we go with it

@@ -12,6 +12,7 @@ from typing import Any
 
 from server.settings import Settings
 from server.supervise.runtime_directory import RuntimeDirectory
+from server.supervise.told_settings import settings_from_json, settings_to_json
 
 __all__ = ["Orders"]
 
@@ -29,13 +30,10 @@ class Orders:
 
     def to_file(self) -> int:
         """Return the descriptor of a file that ``from_json`` reads, at its beginning."""
-        settings = self.settings.model_dump(mode="json")
-        if self.settings.token is not None:
-            settings["token"] = self.settings.token.get_secret_value()
         written = {
             "name": self.name,
             "workers": list(self.workers),
-            "settings": settings,
+            "settings": settings_to_json(self.settings),
             "runtime": str(self.runtime.path),
             "supervisor_pid": self.supervisor_pid,
             "listener": self.listener,
@@ -54,7 +52,7 @@ class Orders:
         return cls(
             name=value["name"],
             workers=tuple(value["workers"]),
-            settings=Settings(**value["settings"]),
+            settings=settings_from_json(value["settings"]),
             runtime=RuntimeDirectory(Path(value["runtime"])),
             supervisor_pid=value["supervisor_pid"],
             listener=value["listener"],

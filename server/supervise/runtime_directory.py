@@ -37,6 +37,11 @@ class RuntimeDirectory:
         """The socket of the engine's own HTTP application."""
         return self.path / "http.sock"
 
+    @property
+    def settings(self) -> Path:
+        """The file of the settings that have changed since the children were started."""
+        return self.path / "settings.json"
+
     def tally(self, name: str) -> Path:
         """The file in which a child counts, and its successor goes on."""
         return self.path / f"{name.replace(' ', '-')}.tally"

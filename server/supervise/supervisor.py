@@ -16,11 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from server.http_listening import bind_beside, listen_shared
-from server.logs import log_to_stderr
+from server.logs import change_level, log_to_stderr
+from server.reloading import Reloading
 from server.settings import Settings
 from server.supervise.orders import Orders
 from server.supervise.runtime_directory import RuntimeDirectory
 from server.supervise.supervision import CloseDoor, CloseDoors, End, Instruction, Signal, Start, Supervision
+from server.supervise.told_settings import write_settings
 
 __all__ = ["Supervisor", "supervise"]
 
@@ -58,6 +60,9 @@ class Supervisor:
         self._listeners = {f"worker {number}": listener for number, listener in enumerate(listeners, 1)}
         self._address: tuple[str, int] = listeners[0].getsockname()[:2]
         self._supervision = Supervision(tuple(self._listeners), settings.grace_s)
+        self._reloading = Reloading(settings, self._pass_on)
+        #: What is to be done about settings that have just changed.
+        self._instructions: list[Instruction] = []
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         #: Descriptors that become readable when a child has ended, to its name.
         self._pidfds: dict[int, str] = {}
@@ -84,9 +89,22 @@ class Supervisor:
 
     def _signalled(self, number: int, now_s: float) -> list[Instruction]:
         if number == signal.SIGHUP:
-            return self._supervision.hang_up()
+            self._reloading.reload()
+            instructions, self._instructions = self._instructions, []
+            return instructions
         _log.info("stopping: %s", signal.Signals(number).name)
         return self._supervision.stop(now_s)
+
+    def _pass_on(self, changed: Settings) -> None:
+        try:
+            write_settings(changed, self._runtime.settings)
+        except OSError as error:
+            _log.error("SIGHUP: what has changed can't be passed on: %s", error.strerror or error)
+            return
+        self._settings = changed
+        self._supervision.grace_s = changed.grace_s
+        change_level(changed.log_level)
+        self._instructions += self._supervision.hang_up()
 
     def _ended(self, pidfd: int, now_s: float) -> list[Instruction]:
         name = self._pidfds.pop(pidfd)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from server.store import Conflict, State, VersionNotFound
+from server.store import Conflict, State, VersionNotFound, VersionNotLoaded
 from tests.catalog.world import Server, World
 
 
@@ -44,6 +44,30 @@ def test_shadow_runs_on_live_batches_and_callers_have_the_serving_versions_answe
             world.catalog.shadow("model", 1)
 
     server.run(scenario)
+
+
+def test_a_version_that_never_served_runs_as_a_shadow_stays_at_rest_over_a_restart_and_serves_once_activated(
+    server: Server,
+) -> None:
+    async def first(world: World) -> None:
+        await world.register("m:times1")
+        assert (await world.register("m:times2", activate=False)).state is State.BUILT
+        assert await ask(world, 3) == [0.0, 1.0, 2.0]
+        await world.catalog.set_shadow("model", 2, 1.0)
+        assert await ask(world, 6) == [float(x) for x in range(6)]
+        await world.settle(lambda: world.catalog.shadow("model", 2)["rows"] > 0)
+        with pytest.raises(VersionNotLoaded):
+            world.catalog.resolve("model", 2)
+
+    async def second(world: World) -> None:
+        await world.settle(lambda: not world.catalog.readiness())
+        assert world.catalog.version("model", 2).state is State.UNLOADED
+        assert await ask(world, 3) == [0.0, 1.0, 2.0]
+        await world.catalog.activate("model", 2)
+        assert await ask(world, 3) == [0.0, 2.0, 4.0]
+
+    server.run(first)
+    server.run(second)
 
 
 def test_shadow_that_comes_to_serve_or_is_deleted_is_one_no_longer(server: Server) -> None:

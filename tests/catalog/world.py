@@ -52,8 +52,8 @@ class World:
         if self.on_announce is not None:
             await self.on_announce()
 
-    async def register(self, target: str, *, name: str = "model", wait: bool = True) -> Any:
-        record = await self.catalog.register(name, ModelSpec(), ImportSource(target))
+    async def register(self, target: str, *, name: str = "model", wait: bool = True, activate: bool = True) -> Any:
+        record = await self.catalog.register(name, ModelSpec(activate=activate), ImportSource(target))
         return await self.catalog.wait(name, record.version) if wait else record
 
     async def predict(self, x: float, *, name: str = "model", version: int | None = None) -> float:

@@ -62,6 +62,14 @@ def test_a_version_that_is_available_is_returned_without_a_sleep():
     assert clock.slept_s == []
 
 
+def test_a_version_that_is_not_to_serve_is_waited_for_until_it_is_built():
+    answers = answering(status("BUILDING"), status("BUILT"))
+    found = wait_until_available(
+        answers, view=SilentView(), clock=lambda: 0.0, sleep=lambda _seconds: None, activates=False
+    )
+    assert found.state == "BUILT"
+
+
 def test_polls_slow_down_to_what_a_person_notices():
     clock = ManualClock()
 

@@ -36,7 +36,10 @@ def parted(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> I
     """An engine and two workers, with what the server in one process has built."""
     store = tmp_path_factory.mktemp("parted") / "store"
     shutil.copytree(server.store, store)
-    with ServerProcess(store, "--http-workers", "2", "--grpc-port", str(free_port())) as running:
+    config = store.with_name("rowwise.toml")
+    config.touch()
+    options = ("--http-workers", "2", "--grpc-port", str(free_port()), "--config", str(config))
+    with ServerProcess(store, *options) as running:
         yield running.wait_ready()
 
 
@@ -114,6 +117,29 @@ def counted(server: ServerProcess) -> Counter[int]:
 def bucket_of(answer: httpx.Response) -> str:
     """Return the batch size that an explained answer was computed in."""
     return answer.headers["Server-Timing"].split("bucket=")[1].split(" ")[0]
+
+
+def test_sighup_to_the_supervisor_changes_settings_of_workers_that_run_and_of_those_that_follow(
+    parted: ServerProcess,
+) -> None:
+    def statuses() -> set[int]:
+        two = {"instances": [[0.25] * 64] * 2}
+        return {
+            httpx.post(parted.url + "/v1/models/digits:predict", json=two, timeout=30).status_code for _ in range(8)
+        }
+
+    config = parted.store.with_name("rowwise.toml")
+    config.write_text("max_instances = 1\n")
+    parted.process.send_signal(signal.SIGHUP)
+    until(lambda: statuses() == {413})
+    worker = children(parted)["worker 1"]
+    os.kill(worker, signal.SIGKILL)
+    until(lambda: children(parted).get("worker 1") not in (None, worker))
+    until(lambda: parted.log.count("Rowwise answers on") >= 3)
+    assert statuses() == {413}
+    config.write_text("")
+    parted.process.send_signal(signal.SIGHUP)
+    until(lambda: statuses() == {200})
 
 
 def test_answers_are_those_of_one_process_to_the_byte(server: ServerProcess, parted: ServerProcess) -> None:

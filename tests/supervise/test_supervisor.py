@@ -15,6 +15,7 @@ from server.http_listening import bind_beside, listen, listen_shared
 from server.settings import Settings
 from server.supervise.orders import Orders
 from server.supervise.runtime_directory import RuntimeDirectory
+from server.supervise.told_settings import read_settings, write_settings
 
 
 def test_connections_spread_over_the_sockets_of_a_port() -> None:
@@ -90,3 +91,15 @@ def test_a_child_gets_the_settings_whole_and_the_token_in_no_argument() -> None:
     descriptor = orders.to_file()
     with os.fdopen(descriptor) as file:
         assert Orders.from_json(json.load(file)) == orders
+
+
+def test_changed_settings_are_passed_on_whole_and_nobody_else_can_read_them(tmp_path: Path) -> None:
+    path = RuntimeDirectory(tmp_path).settings
+    with pytest.raises(ValueError, match="passed on none"):
+        read_settings(path)
+    for token in ("first", "second"):
+        settings = Settings(token=SecretStr(token), models=("a=b:c",), queue_rows=7)
+        write_settings(settings, path)
+        assert read_settings(path) == settings
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [path]
