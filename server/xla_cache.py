@@ -23,14 +23,19 @@ _DIRECTORY = "tf_xla_persistent_cache_directory"
 MAX_BYTES = 2**30
 
 
-def keep_executables(directory: Path, environment: MutableMapping[str, str] | None = None) -> None:
+def keep_executables(
+    directory: Path, environment: MutableMapping[str, str] | None = None, *, is_set_by_parent: bool = False
+) -> None:
     """Let XLA keep its executables in ``directory``, made if missing. To be called before TensorFlow is loaded.
 
     Does nothing where the user has set a directory for it himself, nor where it can't be made or written: compiling
     takes longer, and a full or read-only disk is no reason not to serve.
+    ``is_set_by_parent``: one that is set already is that of the process that started this one, and is not used.
     """
     environment = os.environ if environment is None else environment
     flags = environment.get(_FLAGS, "")
+    if is_set_by_parent:
+        flags = environment[_FLAGS] = re.sub(rf"--{_DIRECTORY}=\S+", "", flags).strip()
     if _DIRECTORY in flags:
         return
     try:

@@ -42,3 +42,12 @@ def test_a_directory_that_can_not_be_made_is_no_reason_not_to_serve(tmp_path: Pa
     environment: dict[str, str] = {}
     xla_cache.keep_executables(tmp_path / "store" / "xla-cache", environment)
     assert environment == {}
+
+
+def test_a_builder_leaves_the_servers_cache_alone_whose_files_count_as_compiled_for_requests(tmp_path: Path) -> None:
+    environment = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2"}
+    xla_cache.keep_executables(tmp_path / "server", environment)
+    xla_cache.keep_executables(tmp_path / "builder", environment, is_set_by_parent=True)
+    assert xla_cache.where_kept(environment) == (tmp_path / "builder").absolute()
+    assert "server" not in environment["TF_XLA_FLAGS"].replace(str(tmp_path), "")
+    assert environment["TF_XLA_FLAGS"].startswith("--tf_xla_auto_jit=2")

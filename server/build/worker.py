@@ -43,7 +43,7 @@ def _build(request: BuildRequest, channel: WorkerChannel) -> None:
     spec = ModelSpec.model_validate(request.spec)
     keep_pools_apart()
     # Each bucket is compiled to be timed and again to be checked: the second time it is read.
-    keep_executables(Path(tempfile.mkdtemp(prefix="xla-", dir=request.source_dir)))
+    keep_executables(Path(tempfile.mkdtemp(prefix="xla-", dir=request.source_dir)), is_set_by_parent=True)
     declare = _declarer(request, spec)
     from server.build.compile import build_artifact
 
