@@ -45,7 +45,7 @@ class QuickHistogram(Collector):
     def __init__(self, name: str, documentation: str, label_names: Sequence[str], *, bounds: Sequence[float]) -> None:
         self._name = name
         self._documentation = documentation
-        self._label_names = tuple(label_names)
+        self.label_names = tuple(label_names)
         self._bounds = tuple(map(float, bounds))
         self._series: dict[tuple[str, ...], HistogramSeries] = {}
 
@@ -62,7 +62,7 @@ class QuickHistogram(Collector):
 
     def describe(self) -> list[HistogramMetricFamily]:
         """Return the family without its samples."""
-        return [HistogramMetricFamily(self._name, self._documentation, labels=self._label_names)]
+        return [HistogramMetricFamily(self._name, self._documentation, labels=self.label_names)]
 
     def collect(self) -> list[HistogramMetricFamily]:
         """Return the family."""

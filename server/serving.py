@@ -252,6 +252,7 @@ class ServedModel:
                 part = parts[0]
                 offset = part.offset
                 queue_s = part.batch.dispatched_s - now_s
+                self.statistics.succeeded(took_s=part.batch.finished_s - now_s, queue_s=queue_s)
                 taker.ran(item.tag, part.outputs, offset, offset + part.stop - part.start, queue_s)  # type: ignore[arg-type]
             else:
                 taker.ended(item.tag, self.answer((item,), None))
@@ -272,6 +273,7 @@ class ServedModel:
             for count, place, tag, caller in zip(counts, places, tags, callers, strict=True)
         ]
         for item, error in self._batcher.submit_all(items):
+            self.statistics.failed(0.0)
             taker.ended(item.tag, Answer(error=error, outputs=[], batch=None, queue_s=0.0))
         return items
 

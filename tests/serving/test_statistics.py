@@ -7,6 +7,7 @@ import pytest
 
 from server.batching import Batch, CostTable, ExampleFailed, Group, QueueFull, RowErrors
 from server.hosting import GroupKey
+from server.serving import Answer
 from server.statistics import Statistics
 from tests.serving.test_served_model import FIXED, Rig, fixed
 
@@ -38,6 +39,37 @@ def test_a_failed_a_cancelled_and_a_refused_request_count_as_failed() -> None:
         rig.ask(fixed(2))
     counted = rig.model.statistics
     assert (counted.n_succeeded, counted.n_failed) == (0, 3)
+
+
+class Taker:
+    """Notes how requests that were admitted together ended."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def ran(self, tag: object, _outputs: object, _start: int, _stop: int, _queue_s: float) -> None:
+        self.told.append(tag)
+
+    def ended(self, tag: object, answer: Answer) -> None:
+        self.told.append((tag, type(answer.error)))
+
+
+def test_requests_that_are_admitted_together_count_each() -> None:
+    rig = Rig(FIXED, max_rows=2)
+    taker = Taker()
+    rig.model.predict_many(
+        fixed(1, 2, 3), [1, 1, 1], [0, 1, 2], tags="abc", callers=[None] * 3, spent_s=0.0, taker=taker
+    )
+    assert taker.told == [("c", QueueFull)]
+    rig.clock.advance(0.25)
+    rig.ticks.run()
+    rig.clock.advance(0.5)
+    while rig.executor.running:
+        rig.executor.finish()
+    counted = rig.model.statistics
+    assert (taker.told[1:], counted.n_succeeded, counted.n_failed) == (["a", "b"], 2, 1)
+    assert counted.queued_s >= 0.5
+    assert counted.succeeded_s >= 1.5
 
 
 def batch(n_rows: int, *, took_s: float, staged_s: float = 0.001, graph_s: float = 0.002) -> Batch:
