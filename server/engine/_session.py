@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, saved_model_pb2
 from tensorflow.python.eager.polymorphic_function import tracing_compilation
+from tensorflow.python.framework import ops
 
 from server.engine.nesting import inter_op_threads
 
@@ -85,6 +86,8 @@ class GraphSession:
     def close(self) -> None:
         """Free the session, its variables and its compiled graphs. Callables must not be called any more."""
         self._session.close()
+        # A graph and its operations refer to each other, and what serves is frozen: no collection would ever find them.
+        ops.dismantle_graph(self._graph)
         del self._graph
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -82,3 +84,17 @@ def test_tensorflow_counts_how_long_functions_are_traced() -> None:
     before = traced_s()
     tf.function(lambda value: value + 1).get_concrete_function(tf.TensorSpec([], tf.float32))
     assert traced_s() > before
+
+
+def test_a_closed_session_keeps_no_operation_that_a_frozen_collector_would_never_find(saved_model: Path) -> None:
+    session = GraphSession(saved_model, executor="default", intra_op_threads=1)
+    left = [weakref.ref(operation) for operation in session._graph.get_operations()]
+    assert len(left) > 3
+    gc.collect()
+    gc.freeze()
+    try:
+        session.close()
+        # The last one that was made is held by TensorFlow until there is another.
+        assert sum(operation() is not None for operation in left) <= 1
+    finally:
+        gc.unfreeze()
