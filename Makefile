@@ -16,7 +16,7 @@ IMPORTED_BY_ALL := tensorflow keras numpy
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long fuzz soak chaos serve load bench bench-gpu check lint types rules docs op-page protos \
+.PHONY: help setup demo test test-long fuzz soak chaos serve load race bench bench-gpu check lint types rules docs op-page protos \
         invariant dockerfile compose docker-steps format lock clean
 
 help: ## Show the targets
@@ -57,6 +57,9 @@ serve: setup ## Serve the digits model on http://127.0.0.1:8000 until Ctrl-C
 
 load: setup ## Compare Rowwise with both baselines at 1, 8, 32 and 128 callers; writes a table and a picture
 	@$(BIN)/python -m loadtests.compare $(ARGS)
+
+race: setup ## Against other servers on the same models: RACE=directory of the race, with them installed
+	@$(BIN)/python -m loadtests.race $(if $(RACE),--race $(RACE)) $(ARGS)
 
 bench: $(BENCH_STAMP) ## Measure the vectorizer against what else there is, and the batching core
 	@$(BIN)/python -m benchmarks $(ARGS)
