@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -61,10 +62,10 @@ def verdict(scenario: Scenario, ledger: Ledger, remark: str, failure: str | None
     )
 
 
-def carry_out(scenario: Scenario, server: Server, *, seconds: float) -> Outcome:
+def carry_out(scenario: Scenario, server: Server, *, store: Path, seconds: float) -> Outcome:
     """Do what a scenario does to a server that runs, and judge it."""
     ledger = Ledger()
-    chaos = Chaos(server, ledger, seconds=seconds)
+    chaos = Chaos(server, ledger, store=store, seconds=seconds)
     try:
         remark, failure = scenario.run(chaos), None
     except (AssertionError, TimeoutError, httpx.HTTPError, RuntimeError) as error:
@@ -77,6 +78,15 @@ def _command_of(store: Path) -> Callable[[int], list[str]]:
         *rowwise_command(port, store=store),
         *("--http-workers", "2", "--import-package", "loadtests"),
     ]
+
+
+def _small_disk(directory: Path, mib: int, stack: ExitStack) -> bool:
+    """Mount a file system of that size, until the stack is left. False where that is not permitted."""
+    command = ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "rowwise-chaos", str(directory)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        return False
+    stack.callback(subprocess.run, ["umount", "--lazy", str(directory)], check=False)
+    return True
 
 
 @contextmanager
@@ -134,15 +144,19 @@ def _command(
             for scenario in chosen:
                 if not scenario.has_own_server:
                     progress.update(task, description=scenario.name)
-                    done(carry_out(scenario, server, seconds=seconds))
+                    done(carry_out(scenario, server, store=store, seconds=seconds))
         for scenario in chosen:
             if scenario.has_own_server:
                 progress.update(task, description=scenario.name)
                 copy = Path(name) / f"store-{len(outcomes)}"
-                shutil.copytree(store, copy)
-                command = _command_of(copy)
-                with Server("rowwise serve", command, timeout_s=240.0) as own:
-                    done(carry_out(scenario, own, seconds=seconds))
+                copy.mkdir()
+                with ExitStack() as stack:
+                    if scenario.disk_mib is not None and not _small_disk(copy, scenario.disk_mib, stack):
+                        console.print(f"{scenario.name}: left out, a file system can't be mounted here")
+                        continue
+                    shutil.copytree(store, copy, dirs_exist_ok=True)
+                    own = stack.enter_context(Server("rowwise serve", _command_of(copy), timeout_s=240.0))
+                    done(carry_out(scenario, own, store=copy, seconds=seconds))
     console.print(_table(outcomes))
     output.mkdir(parents=True, exist_ok=True)
     (output / "report.json").write_text(json.dumps(list(map(asdict, outcomes)), indent=1))

@@ -6,7 +6,9 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,10 +25,15 @@ CALLERS = 4
 _READY_S = 240.0
 
 
+def registration(function: str) -> dict[str, Any]:
+    """Return the body that registers one of the small models."""
+    return {"import_path": f"loadtests.small_models:{function}", **BUILD[function]}
+
+
 def register(url: str, name: str, function: str, *, wait: bool = True) -> dict[str, Any]:
     """Register one of the small models. Returns the answer's body; with ``wait`` the version serves then."""
-    body = {"import_path": f"loadtests.small_models:{function}", **BUILD[function]}
-    answer = httpx.put(f"{url}/v1/models/{name}{'?wait=true' if wait else ''}", json=body, timeout=_READY_S)
+    question = "?wait=true" if wait else ""
+    answer = httpx.put(f"{url}/v1/models/{name}{question}", json=registration(function), timeout=_READY_S)
     if answer.status_code not in (200, 201, 202):
         raise RuntimeError(f"registering {name} was answered {answer.status_code}: {answer.text[:500]}")
     fields: dict[str, Any] = answer.json()
@@ -39,22 +46,24 @@ class Scenario:
 
     ``run`` does it while the account is kept, and returns what it saw; AssertionError and TimeoutError are failures.
     ``may`` are the ends that requests may have besides being right, or refused for their own bad example.
-    ``has_own_server``: one that may be gone at the end.
+    ``has_own_server``: one that may be gone at the end. ``disk_mib``: its store is on a file system of that size.
     """
 
     name: str
     run: Callable[[Chaos], str]
     may: frozenset[End] = frozenset()
     has_own_server: bool = False
+    disk_mib: int | None = None
 
 
 class Chaos:
     """One scenario under way: a server, an account, and how long each phase lasts."""
 
-    def __init__(self, server: Server, ledger: Ledger, *, seconds: float) -> None:
+    def __init__(self, server: Server, ledger: Ledger, *, store: Path, seconds: float) -> None:
         self.server = server
         self.url = server.url
         self.ledger = ledger
+        self.store = store
         self.seconds = seconds
 
     def callers(
@@ -204,6 +213,23 @@ def _register_again(chaos: Chaos) -> str:
     return "registered twice and deleted beside the load"
 
 
+def _disk_full(chaos: Chaos) -> str:
+    ballast = chaos.store / "ballast"
+    with chaos.callers():
+        chaos.until_answered(20)
+        with ballast.open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(b"x" * 4_096):
+                pass
+        refused = httpx.put(f"{chaos.url}/v1/models/late", json=registration("tripled"), timeout=60)
+        assert refused.status_code == 503, f"registering was answered {refused.status_code}: {refused.text[:300]}"
+        assert "late" not in httpx.get(f"{chaos.url}/v1/models", timeout=30).text, "half of it is there"
+        chaos.until_answered(50)
+        ballast.unlink()
+        register(chaos.url, "late", "tripled")
+        chaos.until_answered(50)
+    return "registering is 503 meanwhile, and done once there is room"
+
+
 def _sigterm(chaos: Chaos) -> str:
     with chaos.callers():
         chaos.until_answered(50)
@@ -226,5 +252,6 @@ SCENARIOS = (
     Scenario(name="slow callers", run=_slow),
     Scenario(name="100 version switches", run=_switch),
     Scenario(name="registered again", run=_register_again),
+    Scenario(name="disk full", run=_disk_full, has_own_server=True, disk_mib=64),
     Scenario(name="SIGTERM", run=_sigterm, may=frozenset({End.LATER, End.BROKEN}), has_own_server=True),
 )
