@@ -1,10 +1,9 @@
-"""gRPC beside HTTP: its port is taken at once, the rest is made late, in a thread, as importing gRPC takes a while."""
+"""gRPC beside HTTP: its port is taken at once, the rest is made late, in a thread: its messages take time to load."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from typing import TYPE_CHECKING
 
 from server.descriptors import grpc_connections_allowed, raise_limit
@@ -26,26 +25,22 @@ class GrpcServer:
 
     def __init__(self, settings: Settings) -> None:
         """Take the port. Errors: ValueError with the reason."""
-        self._host, self._port = settings.host, settings.grpc_port
-        #: Holds the port until gRPC listens on it: callers are refused meanwhile.
-        self._reserved: socket.socket | None = reserve(self._host, self._port, option="--grpc-port")
+        #: Holds the port: callers are refused until somebody listens.
+        self._listener = reserve(settings.host, settings.grpc_port, option="--grpc-port")
         self._server: RpcServer | None = None
         self._stopping: asyncio.Task[None] | None = None
 
     async def start(self, front: Front, catalog: Catalog) -> None:
-        """Serve. Errors: ValueError if somebody else was given the port after all."""
+        """Serve."""
         await asyncio.to_thread(_import)
         from server.web.rpc.server import RpcServer
 
-        if self._reserved is None or self._stopping is not None:
+        if self._stopping is not None:
             return
-        server = RpcServer(front, catalog, connections=grpc_connections_allowed(raise_limit()))
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        self._reserved.close()
-        self._reserved = None
-        await server.start(f"{host}:{self._port}")
-        self._server = server
-        _log.info("gRPC answers on %s:%d", host, self._port)
+        self._server = RpcServer(front, catalog, connections=grpc_connections_allowed(raise_limit()))
+        await self._server.start(self._listener)
+        host, port = self._listener.getsockname()[:2]
+        _log.info("gRPC answers on %s:%d", host, port)
 
     def begin_drain(self, grace_s: float) -> None:
         """Let nobody in any more, and answer who is in within ``grace_s`` seconds."""
@@ -53,9 +48,9 @@ class GrpcServer:
             self._stopping = asyncio.create_task(self._stop(grace_s))
 
     async def _stop(self, grace_s: float) -> None:
-        if self._reserved is not None:
-            self._reserved.close()
-        if self._server is not None:
+        if self._server is None:
+            self._listener.close()
+        else:
             await self._server.stop(grace_s)
 
     async def stop(self, grace_s: float) -> None:

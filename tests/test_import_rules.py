@@ -95,9 +95,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server.supervise": {"server.http_listening", "server.logs", "server.reloading", "server.settings"},
     "server.supervise.child": {"server.engine_process", "server.http_worker", "server.supervise"},
     "server.web.tracing": {"opentelemetry", "server"},
-    # The services know bytes; what carries them is in one file.
+    "server.web.http2": {"hpack", "server.web.http2"},
     "server.web.rpc": {"google.protobuf", "server"},
-    "server.web.rpc.server": {"grpc", "server"},
     "server.web": {
         "anyio",
         "fastapi",

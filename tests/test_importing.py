@@ -72,7 +72,7 @@ def test_importing_a_module_changes_nothing() -> None:
     others = ["asyncio", "fastapi.applications", "fastapi.exceptions", "httpx", "numpy", "prometheus_client"]
     others += [
         "google.protobuf.json_format",
-        "grpc.aio",
+        "hpack",
         "pydantic_settings",
         "rich.progress",
         "typer",

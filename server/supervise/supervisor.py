@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from server.http_listening import bind_beside, listen_shared
+from server.http_listening import bind_beside, listen_shared, reserve
 from server.logs import change_level, log_to_stderr
 from server.reloading import Reloading
 from server.settings import Settings
@@ -41,6 +41,9 @@ def supervise(settings: Settings) -> int:
     log_to_stderr(settings.log_level, "supervisor")
     try:
         listeners = listen_shared(settings.host, settings.port, n=settings.http_workers)
+        if settings.grpc_port:
+            # The engine takes it, again and again if it has to: what is in use now is said now.
+            reserve(settings.host, settings.grpc_port, option="--grpc-port").close()
         runtime = RuntimeDirectory.make()
     except (OSError, ValueError) as error:
         print(f"rowwise: {error}", file=sys.stderr)  # noqa: T201 - said before there is anything to log to

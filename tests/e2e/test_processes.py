@@ -291,8 +291,15 @@ def test_the_others_end_by_themselves_when_the_supervisor_is_killed(tmp_path: Pa
 
 
 def test_what_the_engine_refuses_to_start_with_ends_the_server_with_its_sentence(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "store", "--http-workers", "1", "--model", "digits", waits=False)
+    assert server.process.wait(60) == 1
+    assert "expected NAME=MODULE:FUNCTION" in server.log
+
+
+def test_a_port_for_grpc_that_is_in_use_is_said_before_anything_is_started(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         server = ServerProcess(tmp_path / "store", "--http-workers", "1", "--grpc-port", port, waits=False)
         assert server.process.wait(60) == 1
     assert f"can't listen on 127.0.0.1:{port}" in server.log
+    assert "engine" not in server.log

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote
+from typing import Protocol
 
 from server.web.errors import NotOffered
 
-__all__ = ["Call", "Method", "StreamAnswer", "UnaryAnswer", "not_offered", "peer_address"]
+__all__ = ["Call", "Ending", "Method", "StreamAnswer", "UnaryAnswer", "not_offered"]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -17,7 +17,7 @@ class Call:
     """One call: who makes it, and until when it waits."""
 
     #: Lower-case names.
-    metadata: Mapping[str, str | bytes]
+    headers: Mapping[bytes, bytes]
     peer: tuple[str, int] | None
     request_id: str
     #: Seconds until the caller's deadline when the call came; None where it has none.
@@ -25,16 +25,7 @@ class Call:
     #: When it came, by the system's monotonic clock.
     received_s: float = field(default_factory=time.monotonic)
     #: What follows the answer beside its status.
-    trailing: list[tuple[str, str]] = field(default_factory=list)
-
-    def header(self, name: str) -> bytes | None:
-        """Return one of the metadata as a header's value."""
-        value = self.metadata.get(name)
-        return value.encode("latin-1", "replace") if isinstance(value, str) else value
-
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """Return all of the metadata as headers."""
-        return [(name.encode("latin-1", "replace"), self.header(name) or b"") for name in self.metadata]
+    trailing: tuple[tuple[bytes, bytes], ...] = ()
 
     @property
     def host(self) -> str | None:
@@ -52,14 +43,24 @@ UnaryAnswer = Callable[[Call, bytes], Awaitable[bytes]]
 StreamAnswer = Callable[[Call, AsyncIterator[bytes]], AsyncIterator[bytes]]
 
 
+class Ending(Protocol):
+    """Takes how a call ended, once, now or later on the event loop."""
+
+    def __call__(self, answer: bytes | None, error: Exception | None) -> None:
+        """Take an answer, or an error instead."""
+
+
+#: Answers one message without a task; returns what takes the call back.
+QuickAnswer = Callable[[Call, bytes, Ending], Callable[[], None]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """A method of a service: exactly one of both is there."""
+    """A method of a service: exactly one of these is there."""
 
     unary: UnaryAnswer | None = None
+    quick: QuickAnswer | None = None
     stream: StreamAnswer | None = None
-    #: True: the caller sends one message, and is answered with a stream.
-    takes_one: bool = False
 
 
 def not_offered(sentence: str) -> Method:
@@ -69,12 +70,3 @@ def not_offered(sentence: str) -> Method:
         raise NotOffered(sentence)
 
     return Method(unary=answer)
-
-
-def peer_address(peer: str) -> tuple[str, int] | None:
-    """Return host and port of a peer as gRPC names it, ``ipv4:127.0.0.1:5000``; None for what is no such address."""
-    family, _, address = peer.partition(":")
-    host, _, port = unquote(address).rpartition(":")
-    if family not in ("ipv4", "ipv6") or not port.isdecimal():
-        return None
-    return host.strip("[]"), int(port)

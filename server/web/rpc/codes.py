@@ -63,9 +63,9 @@ def code_of(error: RowwiseError) -> Code:
     return BY_STATUS[status_of(error)]
 
 
-def retry_metadata(error: RowwiseError) -> tuple[tuple[str, str], ...]:
+def retry_metadata(error: RowwiseError) -> tuple[tuple[bytes, bytes], ...]:
     """Return when asking again may help: in seconds as HTTP says it, and in milliseconds as gRPC's retries read it."""
     if status_of(error) not in (429, 503):
         return ()
     seconds = retry_after_s(error)
-    return ("retry-after", str(seconds)), ("grpc-retry-pushback-ms", str(seconds * 1_000))
+    return (b"retry-after", b"%d" % seconds), (b"grpc-retry-pushback-ms", b"%d" % (seconds * 1_000))

@@ -25,7 +25,7 @@ class HealthService:
         self._catalog = catalog
         self._services = services
         self._leaving = leaving
-        self.methods = {"Check": Method(unary=self._check), "Watch": Method(stream=self._watch, takes_one=True)}
+        self.methods = {"Check": Method(unary=self._check), "Watch": Method(stream=self._watch)}
 
     def _status(self, service: str) -> str:
         if service and service not in self._services:

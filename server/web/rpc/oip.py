@@ -29,7 +29,7 @@ class OipService:
             "ModelReady": Method(unary=self._model_ready),
             "ServerMetadata": Method(unary=self._server_metadata),
             "ModelMetadata": Method(unary=self._model_metadata),
-            "ModelInfer": Method(unary=predictions.infer),
+            "ModelInfer": Method(quick=predictions.infer),
             "ModelStreamInfer": Method(stream=predictions.stream_infer),
             "ModelConfig": Method(unary=self._model_config),
             "ModelStatistics": Method(unary=self._statistics),
@@ -98,10 +98,10 @@ class OipService:
 
     def _check_reader(self, call: Call) -> None:
         if self._front.prediction_gate is not None:
-            self._front.prediction_gate.check(call.headers(), call.peer)
+            self._front.prediction_gate.check(call.headers.items(), call.peer)
 
     def _check_manager(self, call: Call) -> None:
-        self._front.management_gate.check(call.headers(), call.peer)
+        self._front.management_gate.check(call.headers.items(), call.peer)
 
 
 def _version(text: str) -> int | None:

@@ -14,19 +14,19 @@ from server.protocol.messages import message_class
 from server.protocol.oip_proto import InferCall
 from server.protocol.proto_wire import head
 from server.protocol.tfs_proto import PredictMessage
-from server.web.errors import BodyTooLarge
 from server.web.front import Front
 from server.web.paths import VerbPath
-from server.web.rpc.call import Call
+from server.web.rpc.call import Call, Ending
 from server.web.status import CLIENT_GONE, Reply
 
 __all__ = ["InternalFailure", "Predictions"]
 
 #: Requests of one stream that are under way; more are not read before one of these is answered.
 _MAX_UNDER_WAY = 64
-
-#: gRPC rounds deadlines up on their way, by up to a hundredth.
+#: Clients round deadlines up on their way, by up to a hundredth.
 _DEADLINE_SLACK_S = 0.02
+
+_Target = Callable[[bytes], tuple[VerbPath, WireFormat]]
 
 
 class InternalFailure(Exception):
@@ -39,13 +39,13 @@ class Predictions:
     def __init__(self, front: Front) -> None:
         self._front = front
 
-    async def infer(self, call: Call, body: bytes) -> bytes:
+    def infer(self, call: Call, body: bytes, on_end: Ending) -> Callable[[], None]:
         """Answer ``inference.GRPCInferenceService/ModelInfer``."""
-        return await self._answer(call, body, self._infer_target)
+        return self._start(call, body, _infer_target, on_end)
 
-    async def predict(self, call: Call, body: bytes) -> bytes:
+    def predict(self, call: Call, body: bytes, on_end: Ending) -> Callable[[], None]:
         """Answer ``tensorflow.serving.PredictionService/Predict``."""
-        return await self._answer(call, body, _predict_target)
+        return self._start(call, body, _predict_target, on_end)
 
     async def stream_infer(self, call: Call, requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Answer ``inference.GRPCInferenceService/ModelStreamInfer``: in the order of the requests, while others run.
@@ -59,7 +59,7 @@ class Predictions:
             try:
                 async for body in requests:
                     await places.acquire()
-                    own = replace(call, received_s=time.monotonic(), timeout_s=call.left_s(), trailing=[])
+                    own = replace(call, received_s=time.monotonic(), timeout_s=call.left_s(), trailing=())
                     waiting.put_nowait(asyncio.create_task(self._stream_answer(own, body)))
             finally:
                 waiting.put_nowait(None)
@@ -83,12 +83,26 @@ class Predictions:
 
     async def _stream_answer(self, call: Call, body: bytes) -> bytes:
         response = message_class("inference.ModelStreamInferResponse")
+        ended: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def on_end(answer: bytes | None, error: Exception | None) -> None:
+            if ended.done():
+                return
+            if answer is not None:
+                ended.set_result(answer)
+            elif error is not None:
+                ended.set_exception(error)
+
+        take_back = self.infer(call, body, on_end)
         try:
-            answer = await self.infer(call, body)
+            answer = await ended
         except RowwiseError as error:
             sentence = str(error)
         except InternalFailure:
             sentence = f"internal error: the server's log says more under request id {call.request_id}"
+        except asyncio.CancelledError:
+            take_back()
+            raise
         else:
             return head(2, len(answer)) + answer
         failed = response(error_message=sentence)
@@ -97,60 +111,54 @@ class Predictions:
         written: bytes = failed.SerializeToString()
         return written
 
-    @staticmethod
-    def _infer_target(body: bytes) -> tuple[VerbPath, WireFormat]:
-        asks = InferCall(body)
-        return VerbPath(asks.model, asks.version, None, "predict"), asks
-
-    async def _answer(self, call: Call, body: bytes, target: Callable[[bytes], tuple[VerbPath, WireFormat]]) -> bytes:
+    def _start(self, call: Call, body: bytes, target: _Target, on_end: Ending) -> Callable[[], None]:
         predictor = self._front.predictor
         try:
             if self._front.prediction_gate is not None:
-                self._front.prediction_gate.check(call.headers(), call.peer)
-            if len(body) > self._front.max_body_bytes:
-                raise BodyTooLarge("the message", limit_bytes=self._front.max_body_bytes, setting="max_body_bytes")
+                self._front.prediction_gate.check(call.headers.items(), call.peer)
             path, wire = target(body)
         except RowwiseError as error:
             predictor.refused(error)
-            raise
-        answered: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+            on_end(None, error)
+            return _nothing
 
         def on_reply(reply: Reply) -> None:
-            if not answered.done():
-                answered.set_result(reply)
+            if reply.status == 200:
+                call.trailing = reply.headers
+                on_end(reply.body, None)
+            else:
+                on_end(None, InternalFailure() if reply.error is None else reply.error)
 
         started = predictor.start(
             path,
             body,
             timeout_s=call.timeout_s,
-            explain=call.metadata.get("x-rowwise-explain") == "1",
+            explain=call.headers.get(b"x-rowwise-explain") == b"1",
             request_id=call.request_id,
             on_reply=on_reply,
-            traceparent=call.header("traceparent"),
+            traceparent=call.headers.get(b"traceparent"),
             received_s=call.received_s,
             caller=call.host,
             wire=wire,
         )
-        try:
-            reply = answered.result() if answered.done() else await answered
-        except asyncio.CancelledError:
-            started.abandon(504 if _is_late(call) else CLIENT_GONE)
-            raise
-        if reply.status != 200:
-            if reply.error is None:
-                raise InternalFailure
-            raise reply.error
-        for name, value in reply.headers:
-            call.trailing.append((name.decode("latin-1"), value.decode("latin-1")))
-        return reply.body
+        return lambda: started.abandon(504 if _is_late(call) else CLIENT_GONE)
+
+
+def _nothing() -> None:
+    """Take back what has ended."""
+
+
+def _infer_target(body: bytes) -> tuple[VerbPath, WireFormat]:
+    asks = InferCall(body)
+    return VerbPath(asks.model, asks.version, None, "predict"), asks
+
+
+def _predict_target(body: bytes) -> tuple[VerbPath, WireFormat]:
+    asks = PredictMessage(body)
+    return VerbPath(asks.model, asks.version, asks.label, "predict"), asks
 
 
 def _is_late(call: Call) -> bool:
     """True if a call that was given up was so for its deadline. Who waits may see it pass a little before we do."""
     left_s = call.left_s()
     return call.timeout_s is not None and left_s is not None and left_s < _DEADLINE_SLACK_S + call.timeout_s / 50
-
-
-def _predict_target(body: bytes) -> tuple[VerbPath, WireFormat]:
-    asks = PredictMessage(body)
-    return VerbPath(asks.model, asks.version, asks.label, "predict"), asks

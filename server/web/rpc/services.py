@@ -33,12 +33,12 @@ class Services:
         for version in ("v1", "v1alpha"):
             self._services[f"grpc.reflection.{version}.ServerReflection"] = ReflectionService(version, names).methods
 
-    def find(self, path: str) -> Method | None:
-        """Return the method of a path; None: there is no such service."""
+    def find(self, path: str) -> Method:
+        """Return the method of a path, or one that says that there is none."""
         _, _, rest = path.partition("/")
         service, _, name = rest.partition("/")
         methods = self._services.get(service)
         if methods is None:
-            return None
+            return not_offered(f"no service {service[:80]!r} is here; there are {', '.join(self._services)}")
         known = ", ".join(methods)
         return methods.get(name) or not_offered(f"{service} has no method {name[:60]!r} here; it has {known}")

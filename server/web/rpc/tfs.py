@@ -29,7 +29,7 @@ class TfsServices:
         self._front = front
         self._catalog = catalog
         self.prediction_methods = {
-            "Predict": Method(unary=predictions.predict),
+            "Predict": Method(quick=predictions.predict),
             "GetModelMetadata": Method(unary=self._metadata),
             **{name: not_offered(f"{name}: {_NO_EXAMPLES}") for name in ("Classify", "Regress", "MultiInference")},
         }
@@ -67,7 +67,7 @@ class TfsServices:
     def _asked(self, call: Call, spec: Any) -> tuple[str, int | None]:
         """Return name and version that a ModelSpec means. Errors: not found; MalformedRequest."""
         if self._front.prediction_gate is not None:
-            self._front.prediction_gate.check(call.headers(), call.peer)
+            self._front.prediction_gate.check(call.headers.items(), call.peer)
         name, version, label = read_model_spec(spec)
         if label is not None:
             return name, labelled_version(self._catalog, name, label)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import grpc
 import grpc.aio
 import numpy as np
 
+from server.http_server import new_event_loop
 from server.protocol.messages import message_class
 from server.web.rpc.server import RpcServer
 from tests.web.scripted import ScriptedModel, Service
@@ -68,7 +70,9 @@ def over_grpc(test: Callable[[Calling], Awaitable[None]], directory: Path, **set
         service = Service(uploads, **settings)
         service.catalog.serve(ScriptedModel("sum", 3))
         server = RpcServer(service.app, service.catalog, connections=16)
-        calling = Calling(service, server, await server.start("127.0.0.1:0"))
+        listener = socket.create_server(("127.0.0.1", 0))
+        await server.start(listener)
+        calling = Calling(service, server, listener.getsockname()[1])
         try:
             async with asyncio.timeout(60):
                 await test(calling)
@@ -76,7 +80,9 @@ def over_grpc(test: Callable[[Calling], Awaitable[None]], directory: Path, **set
             await calling.channel.close()
             await server.stop(0.0)
 
-    asyncio.run(run())
+    # On the loop that the server runs on.
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(run())
 
 
 def infer_request(*rows: Any, model: str = "sum", **fields: Any) -> Any:
