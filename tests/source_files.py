@@ -18,6 +18,7 @@ TENSORFLOW_PARTS = (
     "server.engine",
     "server.build",
     "loadtests.baseline",
+    "loadtests.race_models",
     "rowwise._trace",
 )
 
