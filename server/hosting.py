@@ -200,7 +200,7 @@ class Host:
         for handle in hosted.handles:
             self._statistics.close(handle.name, handle.version, handle.entry, handle.statistics)
         for loaded in hosted.loaded:
-            await self._loop.run_in_executor(self._loading, loaded.close)
+            await self._loop.run_in_executor(self._loading, self._close, loaded)
 
     async def drain(self) -> None:
         """Admit nothing more and return when all that was admitted is answered."""
@@ -231,6 +231,10 @@ class Host:
     def _load(self, artifact: Path, batch_limit: int | None) -> _Loaded:
         with self.after_ready.loading(), standing_back(self._has_callers):
             return _load(artifact, self._engines, batch_limit=batch_limit, invariant=self._invariant)
+
+    def _close(self, loaded: LoadedModel) -> None:
+        with standing_back(self._has_callers):
+            loaded.close()
 
     def _has_callers(self) -> bool:
         """Return whether a batch has run lately."""
