@@ -74,7 +74,7 @@ def _run(race: Path, extra: Path, peers: str, models: str, callers: str, secs: i
         command = [str(python if python.exists() else sys.executable), str(race / "race.py"), "--extra", str(extra)]
         command += ["--peers", peers, "--models", models, "--modes", "pin", "--conc", callers]
         command += ["--secs", str(secs), "--out", str(out)]
-        subprocess.run(command, check=True, env={**os.environ, "RACE": str(race)})
+        subprocess.run(command, check=True, env={**os.environ, "ROWWISE_CACHE": str(race)})
         rows: list[dict[str, Any]] = json.loads(out.read_text())["rows"]
         return rows
 
