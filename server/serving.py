@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from server.artifact import PREDICT
-from server.batching import PRIORITY, Batch, Batcher, ExampleFailed, Group, Item, Part
+from server.batching import PRIORITY, Batcher, ExampleFailed, Group, Item, Part
 from server.errors import RowwiseError
 from server.protocol import Column, Rows
+from server.serving_answer import Answer
 from server.signature import STRING, LengthAxis, ModelSignature, TensorSignature
 from server.statistics import EntryStatistics
 
@@ -24,50 +25,6 @@ __all__ = ["Answer", "ServedModel", "Taker", "Ticket"]
 
 #: Bytes that a number is taken for: what the widest dtype has.
 _WIDEST_BYTES = 8
-
-
-class Answer:
-    """What became of a request.
-
-    ``error`` is None exactly if ``outputs`` are there: in the signature's order, an array ``[n, *shape]`` where the
-    output's shape is fixed, else a list of n arrays at their true lengths. ``batch`` is the last batch that
-    executed rows of it (None if none did); ``queue_s`` the longest wait of a row, seconds.
-    """
-
-    __slots__ = ("batch", "error", "outputs", "queue_s")
-
-    def __init__(
-        self, *, error: RowwiseError | None, outputs: list[Column], batch: Batch | None, queue_s: float
-    ) -> None:
-        self.error = error
-        self.outputs = outputs
-        self.batch = batch
-        self.queue_s = queue_s
-
-    @property
-    def batch_id(self) -> int:
-        """The batch's number; 0 if no row was executed."""
-        return 0 if self.batch is None else self.batch.id
-
-    @property
-    def bucket(self) -> int:
-        """Rows of the batch's graph."""
-        return 0 if self.batch is None else self.batch.bucket
-
-    @property
-    def batch_rows(self) -> int:
-        """Rows of the batch that belonged to callers."""
-        return 0 if self.batch is None else self.batch.n_rows
-
-    @property
-    def compute_s(self) -> float:
-        """Execution time of the batch, hand-over included, seconds."""
-        return 0.0 if self.batch is None else self.batch.finished_s - self.batch.dispatched_s
-
-    @property
-    def reason(self) -> str:
-        """Why the batch was dispatched as it was."""
-        return "" if self.batch is None else self.batch.reason
 
 
 class Taker(Protocol):
@@ -224,6 +181,18 @@ class ServedModel:
             ticket.submit(items, list(members.values()))
         return ticket
 
+    def refuses_all(self, *, timeout_s: float | None, spent_s: float) -> RowwiseError | None:
+        """Return why no request of one row would be admitted now, None if one would."""
+        group = self._only_group
+        if group is None or group.quarantine is not None:
+            return None
+        now_s = self._clock()
+        deadline_s = now_s - spent_s + (self.default_timeout_s if timeout_s is None else timeout_s)
+        row_bytes = self._row_bytes or 0
+        return self._batcher.refusal(
+            Item(group, 1, None, arrived_s=now_s, deadline_s=deadline_s, on_done=_not_admitted, row_bytes=row_bytes)
+        )
+
     def predict_many(
         self,
         rows: Rows,
@@ -232,18 +201,19 @@ class ServedModel:
         *,
         tags: Sequence[object],
         callers: Sequence[str | None],
+        timeout_s: float | None,
         spent_s: float,
         taker: Taker,
     ) -> list[Item]:
         """Queue several requests whose rows lie in one array; ``taker`` is told of each once, by its tag.
 
         Shapes: ``rows.columns`` hold all rows; request ``k`` has ``counts[k]`` of them from ``places[k]`` on. No length
-        axes. Each has the model's own deadline, of which ``spent_s`` are over.
+        axes. ``timeout_s`` None takes the model's own, for each; ``spent_s`` of it are over.
         """
         group = self._only_group
         assert group is not None, "requests of differing lengths are admitted one by one"
         now_s = self._clock()
-        deadline_s = now_s - spent_s + self.default_timeout_s
+        deadline_s = now_s - spent_s + (self.default_timeout_s if timeout_s is None else timeout_s)
         row_bytes = rows.n_bytes // rows.n if self._row_bytes is None else self._row_bytes
 
         def done(item: Item) -> None:
@@ -387,6 +357,10 @@ def _select(rows: Rows, indexes: Sequence[int]) -> Rows:
         ),
         lengths=[rows.lengths[index] for index in indexes],
     )
+
+
+def _not_admitted(_item: Item) -> None:
+    raise AssertionError("an item that was only asked about was answered")
 
 
 def _nobody(answer: Answer) -> None:

@@ -7,8 +7,8 @@ that all requests of one tick are planned for together.
 What always holds between calls:
 
 - An admitted item is in exactly one place: rows wait in its group's queue, or run in batches, or it is done.
-- A row that is bad is looked for by the executor (``isolate``). What it leaves unsettled, and what callers send who
-  keep sending bad rows, waits in the group's quarantine.
+- A bad row is looked for by the executor (``isolate``). What it leaves unsettled waits in the group's quarantine, as
+  does what callers send who keep sending bad rows.
 - ``on_done`` runs after the batcher's own state is true again, so that it may call any method here.
 - A free executor is given its next batch before the answers of the last one are delivered, so that it works
   while answers are encoded.
@@ -102,11 +102,17 @@ class Batcher:
         Errors: QueueFull, TooManyRows, Overloaded, DeadlineExceeded, Draining, ModelUnloaded. ``on_done`` is then not
             called.
         """
-        group, n_rows = item.group, item.n_rows
-        assert n_rows > 0, "an item has at least one row"
-        now_s = self._clock()
+        group, now_s = item.group, self._clock()
+        assert item.n_rows > 0, "an item has at least one row"
         if group.quarantine is not None and group.quarantine.holds(item.caller, now_s):
-            group = item.group = group.quarantine.group
+            item.group = group.quarantine.group
+        self._judge(item, now_s)
+        self._backlog.push(item)
+        self._poll_soon()
+
+    def _judge(self, item: Item, now_s: float) -> None:
+        """Raise what ``submit`` does of an item that may not wait."""
+        group, n_rows = item.group, item.n_rows
         costs, quota, n_bytes = group.costs, group.quota, n_rows * item.row_bytes
         if quota is None:
             quota = group.quota = Quota(self._limits.max_rows, self._limits.max_bytes)
@@ -126,8 +132,14 @@ class Batcher:
             admission.check_deadline(
                 item, now_s, backlog, running_s=running_s, seconds=seconds, pace=self._pace.seconds
             )
-        backlog.push(item)
-        self._poll_soon()
+
+    def refusal(self, item: Item) -> RowwiseError | None:
+        """Return what ``submit`` would raise now. The item is not admitted by asking."""
+        try:
+            self._judge(item, self._clock())
+        except RowwiseError as error:
+            return error
+        return None
 
     def submit_all(self, items: Sequence[Item]) -> list[tuple[Item, RowwiseError]]:
         """Admit new items of one group that are due at one time, and return those that were refused, with the reason.
@@ -137,9 +149,8 @@ class Batcher:
         group, now_s = items[0].group, self._clock()
         n_rows = sum(item.n_rows for item in items)
         n_bytes = sum(item.n_rows * item.row_bytes for item in items)
-        backlog, quota = self._backlog, group.quota
+        backlog, quota, due_s = self._backlog, group.quota, items[0].due_s
         soon_s = _NEAR * self._pace.seconds * (backlog.work_s + n_rows * group.costs.row_s + group.costs.slowest_s)
-        due_s = items[0].due_s
         if (
             quota is None
             or self._is_draining
@@ -148,8 +159,7 @@ class Batcher:
             or quota.n_rows + n_rows > quota.max_rows
             or quota.n_bytes + n_bytes > quota.max_bytes
             or backlog.n_bytes + n_bytes > self._limits.max_bytes_in_all
-            or due_s - now_s <= soon_s
-            or due_s - self._running.until_s <= soon_s
+            or due_s - max(now_s, self._running.until_s) <= soon_s
         ):
             return self._submit_each(items)
         backlog.push_all(items, n_rows, n_bytes)
@@ -157,8 +167,12 @@ class Batcher:
         return []
 
     def _submit_each(self, items: Sequence[Item]) -> list[tuple[Item, RowwiseError]]:
-        refused = []
+        refused: list[tuple[Item, RowwiseError]] = []
         for item in items:
+            # Nothing leaves the queue meanwhile: who needs no less room than one who was refused is refused too.
+            if refused and item.n_rows >= refused[-1][0].n_rows and item.group.quarantine is None:
+                refused.append((item, refused[-1][1]))
+                continue
             try:
                 self.submit(item)
             except RowwiseError as error:
@@ -297,7 +311,6 @@ class Batcher:
                 self._delivery.answer(item)
 
     def _n_executors(self) -> int:
-        """Count the batches that can run at a time, as far as it shows."""
         return max(1, self._executor.free() + len(self._running))
 
     def _end_of_tick(self) -> None:
@@ -305,7 +318,7 @@ class Batcher:
         self.poll()
 
     def _poll_once(self) -> bool:
-        """Carry out one decision of the planner. False: there is nothing to start now."""
+        """Carry out one decision of the planner. False: nothing to start now."""
         now_s = self._clock()
         backlog = self._backlog
         late = self._drop_late(now_s) if now_s >= backlog.alarm_s else []

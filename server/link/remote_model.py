@@ -164,6 +164,9 @@ class RemoteModel:
         deadline_s = time.monotonic() - spent_s + patience_s
         return self._link.ask(self, rows, deadline_s=deadline_s, caller=caller, priority=priority, on_done=on_done)
 
+    def refuses_all(self, *, timeout_s: float | None, spent_s: float) -> RowwiseError | None:
+        """Return None: only the engine knows how much waits, and answers who is refused."""
+
     def predict_many(
         self,
         rows: Rows,
@@ -172,6 +175,7 @@ class RemoteModel:
         *,
         tags: Sequence[object],
         callers: Sequence[str | None],
+        timeout_s: float | None,
         spent_s: float,
         taker: Taker,
     ) -> list[RemoteTicket | None]:
@@ -181,7 +185,9 @@ class RemoteModel:
             own = Rows(count, tuple(column[place : place + count] for column in rows.columns))
             try:
                 tickets.append(
-                    self.predict(own, timeout_s=None, on_done=partial(taker.ended, tag), spent_s=spent_s, caller=caller)
+                    self.predict(
+                        own, timeout_s=timeout_s, on_done=partial(taker.ended, tag), spent_s=spent_s, caller=caller
+                    )
                 )
             except RowwiseError as error:
                 tickets.append(None)

@@ -75,10 +75,10 @@ class Gathering:
     def _start(self) -> None:
         arrived, self._arrived = self._arrived, []
         # A path that was seen before is the same object each time.
-        by_path: dict[int, list[HotRequest]] = {}
+        alike: dict[tuple[int, float | None], list[HotRequest]] = {}
         for hot in arrived:
-            by_path.setdefault(id(hot.path), []).append(hot)
-        for hots in by_path.values():
+            alike.setdefault((id(hot.path), hot.timeout_s), []).append(hot)
+        for hots in alike.values():
             path = hots[0].path
             if path.is_oip:
                 for hot in hots:
@@ -91,6 +91,10 @@ class Gathering:
         predictor = self._predictor
         try:
             model = predictor.resolve(path)
+            refusal = model.refuses_all(timeout_s=hots[0].timeout_s, spent_s=time.monotonic() - self._arrived_s)
+            if refusal is not None:
+                self._refuse(model, hots, refusal)
+                return
             codec = codec_for(model.signature)
             many = codec.decode_many([hot.body[0] for hot in hots], max_instances=predictor.max_instances)
         except RowwiseError:
@@ -110,7 +114,7 @@ class Gathering:
         hot.call = self._predictor.start(
             hot.path,
             hot.body[0],
-            timeout_s=None,
+            timeout_s=hot.timeout_s,
             explain=False,
             request_id=hot.request_id,
             on_reply=hot.replied,
@@ -121,6 +125,14 @@ class Gathering:
         hot.body = []
         if hot.is_gone:
             hot.call.abandon()
+
+    def _refuse(self, model: ServedModel, hots: list[HotRequest], refusal: RowwiseError) -> None:
+        """Send all away with one answer, unread: under overload, what is spent on them is taken from the others."""
+        metrics, reply = self._predictor.metrics_of(model), error_reply(refusal)
+        for hot in hots:
+            metrics.request(CLIENT_GONE if hot.is_gone else reply.status)
+            if not hot.is_gone:
+                hot.replied(reply)
 
     def _admit(self, model: ServedModel, codec: PredictCodec, hots: list[HotRequest], many: ManyRequests) -> None:
         metrics = self._predictor.metrics_of(model)
@@ -146,6 +158,7 @@ class Gathering:
                 places,
                 tags=hots,
                 callers=[hot.caller for hot in hots],
+                timeout_s=hots[0].timeout_s,
                 spent_s=time.monotonic() - self._arrived_s,
                 taker=together,
             )

@@ -56,7 +56,7 @@ _TICK_S = 1e-3
 _LAST_CALL_S = 1.0
 
 #: Headers of a request that has nothing of its own but its body.
-_PLAIN = {b"content-length", b"connection", JSON_LENGTH}
+_PLAIN = {b"content-length", b"connection", b"x-request-timeout-ms", JSON_LENGTH}
 
 
 class HotLaneProtocol(HttpToolsProtocol):
@@ -174,7 +174,9 @@ class HotLaneProtocol(HttpToolsProtocol):
     def _remember(self, data: bytes) -> None:
         plain = self._plain
         if plain is not None:
-            self._front.known_heads.remember(data, plain.path, plain.wire, n_body=plain.n_received)
+            self._front.known_heads.remember(
+                data, plain.path, plain.wire, timeout_s=plain.timeout_s, n_body=plain.n_received
+            )
 
     def _is_known(self, data: bytes) -> bool:
         """Take a request whose head was seen before, if it has come whole and nothing else is under way."""
@@ -186,7 +188,7 @@ class HotLaneProtocol(HttpToolsProtocol):
         if self.timeout_keep_alive_task is not None:
             self._unset_keepalive_if_required()
         self._is_expecting = False
-        hot = HotRequest(self, known.path, None, None, explain=False, wire=known.wire, caller=self._caller)
+        hot = HotRequest(self, known.path, None, known.timeout_s, explain=False, wire=known.wire, caller=self._caller)
         hot.body = [data[end:]]
         hot.is_whole = True
         self._waiting.append(hot)
@@ -335,9 +337,8 @@ class HotLaneProtocol(HttpToolsProtocol):
 
     def _is_clear(self) -> bool:
         """True if no cold request is under way or waits, so that a hot one may follow."""
-        cycle: RequestResponseCycle | None = (
-            self.cycle
-        )  # uvicorn's own annotation leaves out that there is none at first
+        # uvicorn's own annotation leaves out that there is none at first.
+        cycle: RequestResponseCycle | None = self.cycle
         return not self.pipeline and (cycle is None or cycle.response_complete)
 
     def _hot_request(self) -> HotRequest | None:

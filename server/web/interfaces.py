@@ -129,6 +129,12 @@ class Taker(Protocol):
 class ServedModel(EntryPoint, Protocol):
     """One version that answers: as an entry point it is its prediction."""
 
+    def refuses_all(self, *, timeout_s: float | None, spent_s: float) -> RowwiseError | None:
+        """Return why no request would be admitted now, of whatever rows, before it is read; None if one may be.
+
+        Of ``timeout_s``, or the model's own, ``spent_s`` are over.
+        """
+
     def predict_many(
         self,
         rows: Rows,
@@ -137,13 +143,15 @@ class ServedModel(EntryPoint, Protocol):
         *,
         tags: Sequence[object],
         callers: Sequence[str | None],
+        timeout_s: float | None,
         spent_s: float,
         taker: Taker,
     ) -> Sequence[object]:
         """Admit several requests whose rows lie in one array each input, and return what ``take_back`` takes of each.
 
-        Shapes: fixed ones alone. ``counts`` are the requests' rows, ``places`` the first row of each. Each has the
-        model's own deadline. ``taker`` is told of each once, of those that are refused before this returns.
+        Shapes: fixed ones alone. ``counts`` are the requests' rows, ``places`` the first row of each. Of ``timeout_s``,
+        or the model's own, ``spent_s`` are over for each. ``taker`` is told of each once, of those that are refused
+        before this returns.
         """
 
     def take_back(self, handle: object) -> None:

@@ -2,7 +2,7 @@
 
 A client that asks the same thing again sends the same request line and the same headers, up to the length of the body.
 What a head means depends on its bytes alone, so the second one that is equal to the first means what the first did.
-Only heads of predictions that carry nothing of their own (no id, no deadline, no trace) are remembered.
+Only heads of predictions that carry nothing of their own (no id, no trace) are remembered.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ _MAX_HEADS = 4_096
 
 
 class KnownHead:
-    """A prediction's head: what is asked, how the body is read, and how many bytes of it follow."""
+    """A prediction's head: what is asked and in what time, how the body is read, and how many bytes of it follow."""
 
-    __slots__ = ("n_body", "path", "wire")
+    __slots__ = ("n_body", "path", "timeout_s", "wire")
 
-    def __init__(self, path: VerbPath, wire: WireFormat, n_body: int) -> None:
+    def __init__(self, path: VerbPath, wire: WireFormat, timeout_s: float | None, n_body: int) -> None:
         self.path = path
         self.wire = wire
+        self.timeout_s = timeout_s
         self.n_body = n_body
 
 
@@ -37,14 +38,16 @@ class KnownHeads:
         self._heads: dict[bytes, KnownHead] = {}
         self.find = self._heads.get
 
-    def remember(self, request: bytes, path: VerbPath, wire: WireFormat, *, n_body: int) -> None:
+    def remember(
+        self, request: bytes, path: VerbPath, wire: WireFormat, *, timeout_s: float | None, n_body: int
+    ) -> None:
         """Remember the head of a request that was parsed, came whole and alone, and carries nothing of its own."""
         end = request.find(END_OF_HEAD) + len(END_OF_HEAD)
         if not len(END_OF_HEAD) <= end <= _MAX_HEAD_BYTES or len(request) - end != n_body:
             return
         if len(self._heads) >= _MAX_HEADS:
             self._heads.clear()
-        self._heads[request[:end]] = KnownHead(path, wire, n_body)
+        self._heads[request[:end]] = KnownHead(path, wire, timeout_s, n_body)
 
     def forget(self) -> None:
         """Forget all: what they mean has changed."""

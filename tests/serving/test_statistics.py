@@ -58,7 +58,7 @@ def test_requests_that_are_admitted_together_count_each() -> None:
     rig = Rig(FIXED, max_rows=2)
     taker = Taker()
     rig.model.predict_many(
-        fixed(1, 2, 3), [1, 1, 1], [0, 1, 2], tags="abc", callers=[None] * 3, spent_s=0.0, taker=taker
+        fixed(1, 2, 3), [1, 1, 1], [0, 1, 2], tags="abc", callers=[None] * 3, timeout_s=None, spent_s=0.0, taker=taker
     )
     assert taker.told == [("c", QueueFull)]
     rig.clock.advance(0.25)

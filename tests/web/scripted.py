@@ -80,6 +80,7 @@ class ScriptedModel:
     entry: str = "predict"
     derivatives: Sequence[ServedDerivative] = ()
     refusal: Exception | None = None
+    refusal_of_all: RowwiseError | None = None
     failure: RowwiseError | None = None
     outputs: Sequence[Column] | None = None
     holds: bool = False
@@ -121,6 +122,9 @@ class ScriptedModel:
             on_done(ScriptedAnswer(outputs=self.sums(rows) if self.outputs is None else self.outputs))
         return self.tickets[-1]
 
+    def refuses_all(self, *, timeout_s: float | None, spent_s: float) -> RowwiseError | None:
+        return self.refusal_of_all
+
     def predict_many(
         self,
         rows: Rows,
@@ -129,6 +133,7 @@ class ScriptedModel:
         *,
         tags: Sequence[object],
         callers: Sequence[str | None],
+        timeout_s: float | None,
         spent_s: float,
         taker: Any,
     ) -> list[ScriptedTicket | None]:
@@ -138,7 +143,7 @@ class ScriptedModel:
             try:
                 tickets.append(
                     self.predict(
-                        own, timeout_s=None, on_done=partial(self.take, taker, tag), spent_s=spent_s, caller=caller
+                        own, timeout_s=timeout_s, on_done=partial(self.take, taker, tag), spent_s=spent_s, caller=caller
                     )
                 )
             except RowwiseError as error:

@@ -75,6 +75,36 @@ def test_who_is_refused_is_told_so(tmp_path: Path) -> None:
     over_sockets(test, tmp_path)
 
 
+def test_a_model_that_admits_nobody_reads_no_bodies(tmp_path: Path) -> None:
+    async def test(server: Running, _: Connection) -> None:
+        connections = await several(server, 3)
+        server.model.refusal_of_all = QueueFull("the queue is full", retry_after_s=2.5)
+        for connection in connections:
+            connection.send(HEAD + b'{"instances": [[1, 2, "]]}')
+        answers = [await connection.answer() for connection in connections]
+        assert [(answer[0], answer[1]["retry-after"]) for answer in answers] == [(429, "3")] * 3
+        assert server.codes() == {"200": 3.0, "429": 3.0}
+
+    over_sockets(test, tmp_path)
+
+
+def test_deadlines_that_differ_are_kept_apart(tmp_path: Path) -> None:
+    async def test(server: Running, _: Connection) -> None:
+        asked = [request(1, 2, 3, headers=f"X-Request-Timeout-Ms: {ms}\r\n") for ms in (5_000, 7_000)]
+        connections = [await server.connect() for _ in range(4)]
+        for _ in range(2):
+            server.model.timeouts_s.clear()
+            for number, connection in enumerate(connections):
+                connection.send(asked[number % 2])
+            assert [total(await connection.answer()) for connection in connections] == [6, 6, 6, 6]
+            assert sorted(server.model.timeouts_s) == [5.0, 5.0, 7.0, 7.0]
+        assert all(
+            server.server.config.app.known_heads.find(one[: one.index(b"\r\n\r\n") + 4]) is not None for one in asked
+        )
+
+    over_sockets(test, tmp_path)
+
+
 def test_rows_of_a_caller_who_leaves_are_taken_back_and_counted_once(tmp_path: Path) -> None:
     async def test(server: Running, _: Connection) -> None:
         leaving, staying = await several(server, 2)
@@ -143,7 +173,7 @@ def test_stopping_answers_them_and_closes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "own",
-    ["X-Request-Id: mine\r\n", "X-Request-Timeout-Ms: 900\r\n", "X-Rowwise-Explain: 1\r\n", "Connection: close\r\n"],
+    ["X-Request-Id: mine\r\n", "X-Rowwise-Explain: 1\r\n", "Connection: close\r\n"],
 )
 def test_a_head_with_something_of_its_own_is_not_remembered(tmp_path: Path, own: str) -> None:
     async def test(server: Running, connection: Connection) -> None:
@@ -172,10 +202,10 @@ def test_known_heads_are_bounded() -> None:
     heads = KnownHeads()
     path = VerbPath("m", None, None, "predict")
     for number in range(5_000):
-        heads.remember(b"POST /%d HTTP/1.1\r\n\r\nbody" % number, path, TFS_JSON, n_body=4)
+        heads.remember(b"POST /%d HTTP/1.1\r\n\r\nbody" % number, path, TFS_JSON, timeout_s=None, n_body=4)
     assert heads.find(b"POST /4999 HTTP/1.1\r\n\r\n") is not None
     assert heads.find(b"POST /0 HTTP/1.1\r\n\r\n") is None
-    heads.remember(b"P" * 2_000 + b"\r\n\r\n", path, TFS_JSON, n_body=0)
+    heads.remember(b"P" * 2_000 + b"\r\n\r\n", path, TFS_JSON, timeout_s=None, n_body=0)
     assert heads.find(b"P" * 2_000 + b"\r\n\r\n") is None
     heads.forget()
     assert heads.find(b"POST /4999 HTTP/1.1\r\n\r\n") is None
