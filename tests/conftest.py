@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "tests/e2e" if nodeid.startswith("tests/e2e/") else str(super()._split_scope(nodeid))
 
     return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+#: Cases of one parametrized test of the vectorizer that `make test` runs; the others are in `make test-long`.
+_CASES = 2
+_n_cases: Counter[tuple[str, str]] = Counter()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave further cases of one kind to the long run: each traces, converts and runs a function of its own."""
+    if item.nodeid.startswith("tests/vectorizer/") and isinstance(item, pytest.Function):
+        kind = (item.nodeid.partition("::")[0], item.originalname)
+        _n_cases[kind] += 1
+        if _n_cases[kind] > _CASES:
+            item.add_marker("long")
 
 
 @pytest.hookimpl(trylast=True)

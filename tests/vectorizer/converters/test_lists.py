@@ -158,6 +158,7 @@ def test_list_written_in_a_branch_or_not_in_a_loop_of_each_rows_length() -> None
     hold(predict, {"x": ROWS, "n": COUNTS}, buckets=BUCKETS)
 
 
+@pytest.mark.long
 def test_lists_in_loops_in_each_other() -> None:
     def predict(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
         made = tf.TensorArray(tf.float32, size=15, element_shape=[])
@@ -191,6 +192,7 @@ def test_map_fn() -> None:
     hold(predict, {"x": ROWS})
 
 
+@pytest.mark.long
 def test_map_fn_whose_steps_loop_for_each_row() -> None:
     def predict(x: tf.Tensor) -> tf.Tensor:
         def halved(value: tf.Tensor) -> tf.Tensor:
