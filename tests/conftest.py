@@ -22,17 +22,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-#: Cases of one parametrized test of the vectorizer that `make test` runs; the others are in `make test-long`.
-_CASES = 2
+#: Cases of one parametrized test that `make test` runs, by where the test is; the others are in `make test-long`.
+_CASES = {"tests/vectorizer/converters/": 1, "tests/vectorizer/": 2}
 _n_cases: Counter[tuple[str, str]] = Counter()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Leave further cases of one kind to the long run: each traces, converts and runs a function of its own."""
-    if item.nodeid.startswith("tests/vectorizer/") and isinstance(item, pytest.Function):
+    most = next((n for place, n in _CASES.items() if item.nodeid.startswith(place)), None)
+    if most is not None and isinstance(item, pytest.Function):
         kind = (item.nodeid.partition("::")[0], item.originalname)
         _n_cases[kind] += 1
-        if _n_cases[kind] > _CASES:
+        if _n_cases[kind] > most:
             item.add_marker("long")
 
 

@@ -13,7 +13,7 @@ from server_process import ServerProcess
 
 import rowwise
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 PREDICT = "/v1/models/words:predict"
 LINES = ["the quick brown fox", "", "one", "a b", "   ", "to be or not to be"]

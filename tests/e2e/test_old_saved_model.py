@@ -14,7 +14,7 @@ from server_process import ServerProcess
 from rowwise._archive import pack
 from tests.vectorizer.old_saved_models import give_optimizer_slots, save_module
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 
 def test_an_upload_with_the_slots_of_an_optimizer_is_built_and_answers(server: ServerProcess, tmp_path: Path) -> None:

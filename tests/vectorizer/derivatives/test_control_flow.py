@@ -75,6 +75,7 @@ def test_while_loop_is_differentiated_through_as_many_steps_as_each_row_took() -
     assert not model.derivatives["gradient"].certificate.sizes_known
 
 
+@pytest.mark.long
 def test_loop_over_a_range_of_each_rows_own_length_is_differentiated_twice() -> None:
     inputs = {"x": spec(2, dtype=tf.float64), "n": spec(dtype=tf.int32)}
     model = vectorize(repeat, inputs=inputs, buckets=(2,), derivatives=DERIVATIVES[1:])
@@ -121,6 +122,7 @@ def test_jacobian_of_a_loaded_model_that_holds_an_lstm_equals_the_looped_one(rec
     assert derivative.certificate.loops_batched == derivative.certificate.loops_unbatched == 2
 
 
+@pytest.mark.long
 def test_per_example_gradients_of_an_lstm_by_its_parameters(recurrent: Any) -> None:
     names = [variable.path for variable in recurrent.trainable_variables]
 
