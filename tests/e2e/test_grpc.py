@@ -65,7 +65,8 @@ def test_tritonclient_asks_of_server_and_model(triton: Any) -> None:
     config = triton.get_model_config("digits").config
     assert (config.name, config.input[0].name) == ("digits", "image")
     assert triton.get_inference_statistics("digits").model_stats[0].inference_count > 0
-    assert [model.name for model in triton.get_model_repository_index().models] == ["digits"]
+    # Other tests of this server register models of their own.
+    assert "digits" in [model.name for model in triton.get_model_repository_index().models]
     with pytest.raises(tritonclient.grpc.InferenceServerException, match="model 'nobody' is unknown"):
         triton.get_model_metadata("nobody")
 

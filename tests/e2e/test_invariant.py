@@ -17,6 +17,7 @@ from loadtests.invariant import ask_at_random, n_differing
 pytestmark = pytest.mark.e2e
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_same_input_gives_different_results(server: ServerProcess, tmp_path: Path) -> None:
     examples = [orjson.dumps(example["image"].tolist()) for example in islice(models.digits.examples(), 20)]
