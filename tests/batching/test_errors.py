@@ -14,4 +14,3 @@ def test_every_error_is_in_the_tree_and_listed() -> None:
     assert errors.__all__ == sorted(classes)
     assert issubclass(BatchingError, RowwiseError)
     assert classes <= set(server.batching.__all__)
-    assert server.batching.__all__ == sorted(server.batching.__all__)
