@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 from importlib.resources import files
 from pathlib import Path
-
-from grpc_tools import protoc
 
 __all__ = ["compile_protos"]
 
@@ -19,18 +18,11 @@ def compile_protos() -> bytes:
     """Return a FileDescriptorSet of all files and what they import."""
     with tempfile.TemporaryDirectory() as directory:
         compiled = Path(directory, "set.binpb")
-        code = protoc.main(
-            [
-                "protoc",
-                f"--proto_path={PROTOS}",
-                f"--proto_path={files('grpc_tools') / '_proto'}",
-                "--include_imports",
-                f"--descriptor_set_out={compiled}",
-                *sorted(path.name for path in PROTOS.glob("*.proto")),
-            ]
-        )
-        if code:
-            sys.exit(f"protoc ended with exit code {code}")
+        # In a process of its own: beside TensorFlow, which has a protobuf library too, the compiler crashes.
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={PROTOS}", "--include_imports"]
+        command += [f"--proto_path={files('grpc_tools') / '_proto'}", f"--descriptor_set_out={compiled}"]
+        command += sorted(path.name for path in PROTOS.glob("*.proto"))
+        subprocess.run(command, check=True)
         return compiled.read_bytes()
 
 
