@@ -10,8 +10,8 @@ one. Each piece has as many that open as that close, and begins with one that op
 brackets but the outermost are closed, and a piece is a list of whole elements. Each element is then found to have the
 shape of a row and as many brackets as that takes, and each piece is known to have so many rows.
 
-Measured on bodies of one row of 64 floats: 3.9 us a request when 32 are read together, 15 us alone; answers of ten
-floats 0.4 us against 5.7 us.
+Measured on bodies of one row of 64 floats: 5.3 us a request when 32 are read together, 15 us alone; answers of ten
+floats 1.5 us against 5.7 us.
 """
 
 from __future__ import annotations

@@ -85,7 +85,18 @@ class Gathering:
                     self._start_alone(hot)
             else:
                 for part in _parts(hots):
-                    self._start_together(path, part)
+                    self._start_safely(path, part)
+
+    def _start_safely(self, path: VerbPath, hots: list[HotRequest]) -> None:
+        """Start requests so that each gets an answer, whatever a bug of ours does on the way."""
+        try:
+            self._start_together(path, hots)
+        except Exception:  # noqa: BLE001 - each caller gets one answer
+            _LOG.exception("%d requests that came together failed", len(hots))
+            for hot in hots:
+                if not hot.is_gone and hot.reply is None and hot.handle is None and hot.call is None:
+                    self._predictor.count_failed()
+                    hot.replied(internal_error_reply(hot.request_id))
 
     def _start_together(self, path: VerbPath, hots: list[HotRequest]) -> None:
         predictor = self._predictor

@@ -172,6 +172,10 @@ class Predictor:
             self._metrics.request_without_model(reply.status)
         call.finish(reply)
 
+    def count_failed(self) -> None:
+        """Count a request that a bug of ours kept from its model."""
+        self._metrics.request_without_model(500)
+
     def metrics_of(self, model: ServedModel) -> VersionRequests:
         """Return where the predictions of a version are counted."""
         return self._metrics.of_version(model.name, model.version)

@@ -88,6 +88,24 @@ def test_a_model_that_admits_nobody_reads_no_bodies(tmp_path: Path) -> None:
     over_sockets(test, tmp_path)
 
 
+def test_a_bug_of_ours_on_the_way_is_answered_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(server: Running, _: Connection) -> None:
+        connections = await several(server, 3)
+
+        def broken(*_: object, **__: object) -> None:
+            raise ZeroDivisionError("secret")
+
+        monkeypatch.setattr(server.model, "predict_many", broken)
+        for connection in connections:
+            connection.send(PLAIN)
+        answers = [await connection.answer() for connection in connections]
+        assert [answer[0] for answer in answers] == [500] * 3
+        assert not any(b"secret" in answer[2] for answer in answers)
+        assert server.codes() == {"200": 3.0, "500": 3.0}
+
+    over_sockets(test, tmp_path)
+
+
 def test_deadlines_that_differ_are_kept_apart(tmp_path: Path) -> None:
     async def test(server: Running, _: Connection) -> None:
         asked = [request(1, 2, 3, headers=f"X-Request-Timeout-Ms: {ms}\r\n") for ms in (5_000, 7_000)]
