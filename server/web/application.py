@@ -12,6 +12,7 @@ from server.errors import RowwiseError
 from server.metrics import Metrics
 from server.settings import Settings
 from server.web.auth import Gate
+from server.web.content_encoding import Inflating
 from server.web.debug import debug_router
 from server.web.errors import MethodNotAllowed, PathNotFound, WebError
 from server.web.front import REQUEST_ID
@@ -37,6 +38,7 @@ def create_application(
     """Return the application. Nothing that is hot passes through it. ``settings`` gives those in force."""
     # No interactive documentation: its pages load scripts from other hosts. /openapi.json is there.
     app = FastAPI(title="Rowwise", docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.add_middleware(Inflating)
     app.include_router(health_router(health, metrics))
     app.include_router(management_router(catalog, settings, metrics, gate))
     if batches is not None:

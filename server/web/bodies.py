@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
-from server.web.errors import BodiesWaiting, BodyTimeout, BodyTooLarge, ClientGone
+from server.web.errors import BodiesWaiting, BodyStalled, BodyTimeout, BodyTooLarge, ClientGone
 
 __all__ = ["BodyBudget", "Message", "Receive", "Send", "body_chunks", "read_body"]
 
@@ -71,10 +71,14 @@ async def read_body(
     return b"".join(chunks)
 
 
-async def body_chunks(receive: Receive) -> AsyncIterator[bytes]:
-    """Yield a body's chunks as they come. Errors: ClientGone."""
+async def body_chunks(receive: Receive, *, stall_s: float | None = None) -> AsyncIterator[bytes]:
+    """Yield a body's chunks as they come, if each comes within ``stall_s``. Errors: ClientGone; BodyStalled."""
     while True:
-        message = await receive()
+        try:
+            async with asyncio.timeout(stall_s):
+                message = await receive()
+        except TimeoutError:
+            raise BodyStalled(stall_s or 0.0) from None
         if message["type"] == "http.disconnect":
             raise ClientGone("the caller closed the connection while it sent the body")
         chunk: bytes = message.get("body", b"")

@@ -6,10 +6,13 @@
     └── WebError
         ├── BadHeader            a header that can't be read
         ├── BodiesWaiting        too many bytes of bodies are being received
+        ├── BodyDamaged          a compressed body that can't be inflated
+        ├── BodyStalled          nothing of an upload has come for too long
         ├── BodyTimeout          the body did not come before the request's deadline
         ├── BodyTooLarge         body, archive or specification over its limit
         ├── ClientGone           the caller closed the connection; nobody reads the answer
         ├── DerivativeNotDeclared   no derivative fits the request, or several do
+        ├── EncodingNotSupported a Content-Encoding that is not read
         ├── Forbidden            no token is configured, and the caller is not local
         ├── ImportNotAllowed     an import path outside of the operator's packages
         ├── LabelNotFound        no version carries that label
@@ -33,10 +36,13 @@ from server.errors import RowwiseError
 __all__ = [
     "BadHeader",
     "BodiesWaiting",
+    "BodyDamaged",
+    "BodyStalled",
     "BodyTimeout",
     "BodyTooLarge",
     "ClientGone",
     "DerivativeNotDeclared",
+    "EncodingNotSupported",
     "Forbidden",
     "ImportNotAllowed",
     "LabelNotFound",
@@ -70,6 +76,20 @@ class BodiesWaiting(WebError):
         )
 
 
+class BodyDamaged(WebError):
+    """The body is not what its Content-Encoding says, or not all of it."""
+
+    def __init__(self, encoding: str, fault: str) -> None:
+        super().__init__(f"the body can't be inflated as Content-Encoding {encoding!r} says: {fault}")
+
+
+class BodyStalled(WebError):
+    """A body stopped coming."""
+
+    def __init__(self, stall_s: float) -> None:
+        super().__init__(f"nothing of the body came for {stall_s:g} s; send it again without a break")
+
+
 class BodyTimeout(WebError):
     """The request's deadline passed while its body was on its way."""
 
@@ -94,6 +114,15 @@ class ClientGone(WebError):
 
 class DerivativeNotDeclared(WebError):
     """The model declares no derivative that fits the request, or more than one. The sentence lists them."""
+
+
+class EncodingNotSupported(WebError):
+    """The body is compressed in a way that is not read here."""
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(
+            f"Content-Encoding {encoding[:40]!r} is not supported: send the body as gzip or deflate, or uncompressed"
+        )
 
 
 class Forbidden(WebError):

@@ -18,6 +18,7 @@ from server.settings import Settings
 from server.store.errors import InvalidName
 from server.web.auth import Gate
 from server.web.bodies import BodyBudget, Message, Receive, Send, read_body
+from server.web.content_encoding import inflated
 from server.web.errors import BodiesWaiting, BodyTimeout, ClientGone, MethodNotAllowed, PathNotFound
 from server.web.gathering import Gathering
 from server.web.interfaces import RequestMetrics
@@ -208,10 +209,9 @@ class Front:
             if self.prediction_gate is not None:
                 self.prediction_gate.check(scope["headers"], scope.get("client"))
             timeout_s = headers.timeout_s()
-            headers.check_encoding()
             wire = oip_format(headers.json_length) if path.is_oip else TFS_JSON
             body = await read_body(
-                receive,
+                inflated(receive, headers.encoding),
                 length_bytes=headers.length_bytes,
                 limit_bytes=self.max_body_bytes,
                 setting="max_body_bytes",

@@ -29,6 +29,8 @@ __all__ = ["management_router"]
 
 #: A multipart body is the archive and this much at most: specification, part headers, boundaries.
 _FORM_ALLOWANCE_BYTES = 5 * 2**20
+#: Seconds that an upload may stand still; as a whole it takes as long as it takes. Precedent: nginx.
+_STALL_S = 60.0
 
 
 def management_router(catalog: Catalog, settings: Callable[[], Settings], metrics: Metrics, gate: Gate) -> APIRouter:
@@ -112,7 +114,7 @@ async def _register(catalog: Catalog, settings: Settings, model: str, request: R
                 setting="max_archive_bytes",
             )
         upload = await receive_upload(
-            body_chunks(request.receive),
+            body_chunks(request.receive, stall_s=_STALL_S),
             content_type=content_type,
             path=catalog.new_upload_path(),
             max_archive_bytes=settings.max_archive_bytes,
@@ -126,7 +128,11 @@ async def _register(catalog: Catalog, settings: Settings, model: str, request: R
             raise
     if kind in {b"application/json", b""}:
         body = await read_body(
-            request.receive, length_bytes=length_bytes, limit_bytes=settings.max_body_bytes, setting="max_body_bytes"
+            request.receive,
+            length_bytes=length_bytes,
+            limit_bytes=settings.max_body_bytes,
+            setting="max_body_bytes",
+            timeout_s=settings.default_timeout_ms / 1e3,
         )
         spec, source = read_registration(body, settings)
         return await catalog.register(model, spec, source)

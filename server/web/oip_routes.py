@@ -79,7 +79,8 @@ def oip_repository_router(catalog: Catalog, settings: Callable[[], Settings], ga
     router = APIRouter(prefix="/v2/repository", dependencies=[Depends(guard)], tags=["management"])
 
     async def body_of(request: Request) -> dict[str, Any]:
-        return await _read_object(request, limit_bytes=settings().max_body_bytes)
+        now = settings()
+        return await _read_object(request, limit_bytes=now.max_body_bytes, timeout_s=now.default_timeout_ms / 1e3)
 
     @router.post("/index", summary="States of all versions of all models")
     async def index(request: Request) -> list[dict[str, str]]:
@@ -105,14 +106,18 @@ def oip_repository_router(catalog: Catalog, settings: Callable[[], Settings], ga
     return router
 
 
-async def _read_object(request: Request, *, limit_bytes: int) -> dict[str, Any]:
-    """Return the body as a JSON object; nothing at all is an empty one. Errors: MalformedRequest; BodyTooLarge."""
+async def _read_object(request: Request, *, limit_bytes: int, timeout_s: float) -> dict[str, Any]:
+    """Return the body as a JSON object; nothing at all is an empty one.
+
+    Errors: MalformedRequest; BodyTooLarge; BodyTimeout.
+    """
     length = request.headers.get("content-length")
     body = await read_body(
         request.receive,
         length_bytes=content_length(None if length is None else length.encode("latin-1")),
         limit_bytes=limit_bytes,
         setting="max_body_bytes",
+        timeout_s=timeout_s,
     )
     try:
         value = json.loads(body) if body.strip() else {}

@@ -94,11 +94,10 @@ class PredictHeaders:
         text = self._found.get(b"x-request-timeout-ms")
         return None if text is None else timeout_s(text)
 
-    def check_encoding(self) -> None:
-        """Refuse compressed bodies. Errors: BadHeader."""
-        encoding = self._found.get(b"content-encoding", b"identity")
-        if encoding.lower() not in {b"identity", b""}:
-            raise BadHeader(f"Content-Encoding {_shown(encoding)} is not supported; send the body uncompressed")
+    @property
+    def encoding(self) -> bytes | None:
+        """Content-Encoding as it came."""
+        return self._found.get(b"content-encoding")
 
 
 def timeout_s(text: bytes) -> float:

@@ -28,6 +28,7 @@ def add_shadow_routes(router: APIRouter, catalog: Catalog, settings: Callable[[]
             length_bytes=content_length(request.headers.get("content-length", "").encode() or None),
             limit_bytes=settings().max_body_bytes,
             setting="max_body_bytes",
+            timeout_s=settings().default_timeout_ms / 1e3,
         )
         return await catalog.set_shadow(model, version_number(version), read_share(body))
 

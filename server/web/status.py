@@ -95,10 +95,13 @@ STATUS: dict[type[RowwiseError], int] = {
     web.WebError: 400,
     web.BadHeader: 400,
     web.BodiesWaiting: 503,
+    web.BodyDamaged: 400,
+    web.BodyStalled: 408,
     web.BodyTimeout: 504,
     web.BodyTooLarge: 413,
     web.ClientGone: CLIENT_GONE,
     web.DerivativeNotDeclared: 400,
+    web.EncodingNotSupported: 415,
     web.Forbidden: 403,
     web.ImportNotAllowed: 403,
     web.LabelNotFound: 404,
@@ -150,6 +153,8 @@ def error_reply(error: RowwiseError) -> Reply:
         headers.append((b"www-authenticate", b"Bearer"))
     elif isinstance(error, web.MethodNotAllowed):
         headers.append((b"allow", ", ".join(error.allow).encode("latin-1")))
+    elif status == 415:
+        headers.append((b"accept-encoding", b"gzip, deflate"))
     details = error.details if isinstance(error, web.RegistrationFailed) else None
     return Reply(status, error_body(str(error), details), tuple(headers), error)
 

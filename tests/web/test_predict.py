@@ -159,12 +159,6 @@ def test_a_body_in_pieces_is_one_body(service: Service) -> None:
     assert answer.json() == {"predictions": [6.0]}
 
 
-def test_a_compressed_body_is_refused_in_a_sentence(service: Service) -> None:
-    answer = service.predict(ONE, headers={"Content-Encoding": "gzip"})
-    assert answer.status_code == 400
-    assert answer.json()["error"] == "Content-Encoding 'gzip' is not supported; send the body uncompressed"
-
-
 ENDINGS: list[tuple[RowwiseError, int, str | None]] = [
     (QueueFull("4096 rows wait", retry_after_s=2.1), 429, "3"),
     (QueueFull("4096 rows wait", retry_after_s=0.001), 429, "1"),
