@@ -37,6 +37,10 @@ _LOG = logging.getLogger("rowwise.web")
 _MAX_BYTES = 2**17
 #: And at most so many, so that a bad one among them costs the others little.
 _MAX_TOGETHER = 128
+#: Deadlines that differ by less than this share of the time that is left, or this many seconds of a time that the model
+#: sets, are taken for one, the first of them: heads of one tick's bodies came at different times.
+_SAME_SHARE = 0.01
+_SAME_S = 0.02
 
 _ROW_FORM = (JSON,)
 
@@ -55,7 +59,7 @@ class Gathering:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def add(self, hot: HotRequest) -> None:
-        """Take a request whose body has come whole, in one piece."""
+        """Take a request whose body has come whole."""
         if not self._arrived:
             self._arrived_s = time.monotonic()
             if self._loop is None:
@@ -75,9 +79,9 @@ class Gathering:
     def _start(self) -> None:
         arrived, self._arrived = self._arrived, []
         # A path that was seen before is the same object each time.
-        alike: dict[tuple[int, float | None], list[HotRequest]] = {}
+        alike: dict[tuple[int, float | None, int], list[HotRequest]] = {}
         for hot in arrived:
-            alike.setdefault((id(hot.path), hot.timeout_s), []).append(hot)
+            alike.setdefault((id(hot.path), hot.timeout_s, self._waited(hot)), []).append(hot)
         for hots in alike.values():
             path = hots[0].path
             if path.is_oip:
@@ -86,6 +90,17 @@ class Gathering:
             else:
                 for part in _parts(hots):
                     self._start_safely(path, part)
+
+    def _waited(self, hot: HotRequest) -> int:
+        """Return how long a request has waited for its body, as far as that tells its deadline from others'."""
+        if not hot.received_s:
+            return 0
+        same_s = _SAME_S if hot.timeout_s is None else _SAME_SHARE * hot.timeout_s
+        return int((self._arrived_s - hot.received_s) / same_s)
+
+    def _since_s(self, hots: list[HotRequest]) -> float:
+        """Return when the first of some requests came."""
+        return min(hot.received_s or self._arrived_s for hot in hots)
 
     def _start_safely(self, path: VerbPath, hots: list[HotRequest]) -> None:
         """Start requests so that each gets an answer, whatever a bug of ours does on the way."""
@@ -102,7 +117,7 @@ class Gathering:
         predictor = self._predictor
         try:
             model = predictor.resolve(path)
-            refusal = model.refuses_all(timeout_s=hots[0].timeout_s, spent_s=time.monotonic() - self._arrived_s)
+            refusal = model.refuses_all(timeout_s=hots[0].timeout_s, spent_s=time.monotonic() - self._since_s(hots))
             if refusal is not None:
                 self._refuse(model, hots, refusal)
                 return
@@ -129,7 +144,7 @@ class Gathering:
             explain=False,
             request_id=hot.request_id,
             on_reply=hot.replied,
-            received_s=self._arrived_s,
+            received_s=hot.received_s or self._arrived_s,
             caller=hot.caller,
             wire=hot.wire,
         )
@@ -170,7 +185,7 @@ class Gathering:
                 tags=hots,
                 callers=[hot.caller for hot in hots],
                 timeout_s=hots[0].timeout_s,
-                spent_s=time.monotonic() - self._arrived_s,
+                spent_s=time.monotonic() - self._since_s(hots),
                 taker=together,
             )
             for hot, handle in zip(hots, handles, strict=True):

@@ -19,7 +19,8 @@ Rules:
 6. When the server stops, a connection whose first request has not come yet, or has come in part, is still answered: its
    caller has been told by the kernel that the server has it. So is one that was just in use, for its caller may have
    sent the next request already. Whatever is answered while the server stops is its connection's last answer.
-7. A plain request whose head was seen before is not parsed again, and is answered with others of its tick.
+7. A plain request whose head was seen before is not parsed again, and is answered with others of its tick. Its body may
+   come with its head or after it; the parser sees neither.
 """
 
 from __future__ import annotations
@@ -32,15 +33,14 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from server.protocol import TFS_JSON, ProtocolError, oip_format
 from server.web.body_wait import BodyWait
-from server.web.connection_end import PeerWatch, close_unread
-from server.web.errors import BadHeader, WebError
+from server.web.connection_end import IdleWait, PeerWatch, close_unread
+from server.web.errors import WebError
 from server.web.front import Front
-from server.web.hot_request import Busy, HotRequest, headers_of_interest
+from server.web.hot_head import hot_request
+from server.web.hot_request import Busy, HotRequest
 from server.web.known_heads import END_OF_HEAD
 from server.web.reply_bytes import reply_bytes
-from server.web.request_headers import JSON_LENGTH, content_length, timeout_s
 from server.web.status import Reply, stopped_reply
 
 __all__ = ["HotLaneProtocol"]
@@ -54,9 +54,6 @@ _MAX_WAITING = 32
 _TICK_S = 1e-3
 #: Seconds that a request may still take to arrive on an open connection once the server stops.
 _LAST_CALL_S = 1.0
-
-#: Headers of a request that has nothing of its own but its body.
-_PLAIN = {b"content-length", b"connection", b"x-request-timeout-ms", JSON_LENGTH}
 
 
 class HotLaneProtocol(HttpToolsProtocol):
@@ -72,19 +69,24 @@ class HotLaneProtocol(HttpToolsProtocol):
         self._is_shutting_down = False
         #: True from the connection's start, or a request's first byte, to the end of its headers.
         self._is_expecting = True
-        self._idle_timer: asyncio.TimerHandle | None = None
         #: True: the last answer was given, and what comes is the rest of its request.
         self._is_lingering = False
         #: None until reading was paused.
         self._peer: PeerWatch | None = None
         self._body_wait = BodyWait(self.loop, front.body_budget, self._give_up_body)
-        #: When the last reply left, by the loop's clock.
-        self._replied_s = -_LAST_CALL_S
+        self._idle = IdleWait(
+            self.loop,
+            patience_s=self.timeout_keep_alive,
+            is_used=lambda: self.is_answering,
+            close=self.timeout_keep_alive_handler,
+        )
         #: True between two requests: whatever comes next begins one.
         self._is_between = True
-        #: The plain request that the last bytes were, and how many requests began in them.
+        #: The plain request that the last bytes began, and how many requests began in them.
         self._plain: HotRequest | None = None
         self._n_begun = 0
+        #: Bytes that are still to come of the body of ``_receiving``, where its head was known. 0: the parser has them.
+        self._n_unparsed = 0
         self._caller: str | None = None
 
     # What the parser calls.
@@ -159,6 +161,10 @@ class HotLaneProtocol(HttpToolsProtocol):
         """Parse what came, and see to it that a body that is not complete will be, or be given up."""
         if self._is_lingering:
             return
+        if self._n_unparsed:
+            data = self._take_unparsed(data)
+            if not data:
+                return
         was_between = self._is_between
         if was_between and not self._waiting and self._is_known(data):
             return
@@ -166,34 +172,61 @@ class HotLaneProtocol(HttpToolsProtocol):
         super().data_received(data)
         hot = self._receiving
         if hot is not None and hot.reply is None:
-            patience_s = self._front.body_timeout_s if hot.timeout_s is None else hot.timeout_s
-            self._body_wait.more(hot, patience_s=patience_s)
-        if was_between and self._is_between and self._n_begun == 1:
-            self._remember(data)
+            self._await_more(hot)
+        if was_between and self._plain is not None and self._n_begun == 1:
+            self._front.known_heads.remember(data, self._plain)
 
-    def _remember(self, data: bytes) -> None:
-        plain = self._plain
-        if plain is not None:
-            self._front.known_heads.remember(
-                data, plain.path, plain.wire, timeout_s=plain.timeout_s, n_body=plain.n_received
-            )
+    def _await_more(self, hot: HotRequest) -> None:
+        patience_s = self._front.body_timeout_s if hot.timeout_s is None else hot.timeout_s
+        self._body_wait.more(hot, patience_s=patience_s)
 
     def _is_known(self, data: bytes) -> bool:
-        """Take a request whose head was seen before, if it has come whole and nothing else is under way."""
+        """Take a request whose head was seen before, if nothing else came with it or is under way."""
         front = self._front
         end = data.find(END_OF_HEAD) + len(END_OF_HEAD)
         known = front.known_heads.find(data[:end])
-        if known is None or len(data) - end != known.n_body or not self._is_clear() or not front.gathers(known.path):
+        if known is None or not self._is_clear() or not front.gathers(known.path):
+            return False
+        n_missing = known.n_body - (len(data) - end)
+        if n_missing < 0:
             return False
         if self.timeout_keep_alive_task is not None:
             self._unset_keepalive_if_required()
         self._is_expecting = False
         hot = HotRequest(self, known.path, None, known.timeout_s, explain=False, wire=known.wire, caller=self._caller)
-        hot.body = [data[end:]]
-        hot.is_whole = True
+        hot.body.append(data[end:])
         self._waiting.append(hot)
-        front.gathering.add(hot)
+        if n_missing:
+            hot.received_s = self._received_s()
+            hot.n_received = len(data) - end
+            self._receiving, self._n_unparsed = hot, n_missing
+            self._await_more(hot)
+        else:
+            hot.is_whole = True
+            front.gathering.add(hot)
         return True
+
+    def _take_unparsed(self, data: bytes) -> bytes:
+        """Take more of a body whose head was known, and return what follows it."""
+        hot, n_missing = self._receiving, self._n_unparsed
+        assert hot is not None, "it is what the bytes are for"
+        part = data if len(data) <= n_missing else data[:n_missing]
+        hot.body.append(part)
+        hot.n_received += len(part)
+        self._n_unparsed = n_missing - len(part)
+        if self._n_unparsed:
+            self._await_more(hot)
+            return b""
+        self._receiving = None
+        self._body_wait.stop(hot)
+        hot.body = [b"".join(hot.body)]
+        hot.is_whole = True
+        self._front.gathering.add(hot)
+        return data[len(part) :]
+
+    def _received_s(self) -> float:
+        """When a request came that is read now: on a busy loop others came first, and it has waited since."""
+        return min(time.monotonic(), self.loop.time() + _TICK_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Take back what the caller waited for."""
@@ -204,9 +237,7 @@ class HotLaneProtocol(HttpToolsProtocol):
         for hot in waiting:
             if hot.reply is None:
                 hot.abandon()
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-            self._idle_timer = None
+        self._idle.stop()
         if self._peer is not None:
             self._peer.stop()
         super().connection_lost(exc)
@@ -217,7 +248,7 @@ class HotLaneProtocol(HttpToolsProtocol):
             self._is_shutting_down = True
             if not self._is_clear():
                 super().shutdown()
-        elif self._is_clear() and (self._is_expecting or self.loop.time() - self._replied_s < _LAST_CALL_S):
+        elif self._is_clear() and (self._is_expecting or self.loop.time() - self._idle.replied_s < _LAST_CALL_S):
             self._is_shutting_down = True
             self.loop.call_later(_LAST_CALL_S, self._close_unless_answering)
         else:
@@ -269,9 +300,7 @@ class HotLaneProtocol(HttpToolsProtocol):
             self._start_asgi_task(cycle, app)
         else:
             self.flow.resume_reading()
-            self._replied_s = self.loop.time()
-            if self._idle_timer is None:
-                self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+            self._idle.begin()
 
     def answered(self, hot: HotRequest, body: bytes) -> None:
         """Write a prediction in JSON: at once where it is the only one that is waited for, else when it is its turn."""
@@ -292,9 +321,7 @@ class HotLaneProtocol(HttpToolsProtocol):
         request_id = front.ids.new() if own_id is None else own_id.encode("ascii")
         self.transport.write(front.default_head.answer(state.default_headers, request_id, body))
         state.total_requests += 1
-        self._replied_s = self.loop.time()
-        if self._idle_timer is None:
-            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+        self._idle.begin()
 
     def new_request_id(self) -> str:
         """Make an id for a request that brought none."""
@@ -302,7 +329,7 @@ class HotLaneProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Note that a cold request is answered: who sends such ones uses the connection too."""
-        self._replied_s = self.loop.time()
+        self._idle.replied_s = self.loop.time()
         super().on_response_complete()
 
     def _write(self, hot: HotRequest, reply: Reply) -> None:
@@ -322,17 +349,6 @@ class HotLaneProtocol(HttpToolsProtocol):
         elif is_last:
             self.transport.close()
 
-    def _close_if_idle(self) -> None:
-        """End a connection that nobody uses. One timer for a connection, not one for each reply."""
-        self._idle_timer = None
-        if self._waiting or not self._is_clear():
-            return  # whoever answers last arms it again
-        left_s = self._replied_s + self.timeout_keep_alive - self.loop.time()
-        if left_s > 0:
-            self._idle_timer = self.loop.call_later(left_s, self._close_if_idle)
-        else:
-            self.timeout_keep_alive_handler()
-
     # Deciding.
 
     def _is_clear(self) -> bool:
@@ -343,40 +359,19 @@ class HotLaneProtocol(HttpToolsProtocol):
 
     def _hot_request(self) -> HotRequest | None:
         """Return the request if it may be hot."""
-        front = self._front
-        path = front.hot_path(self.url)
-        if path is None or self.parser.get_method() != b"POST" or self.parser.get_http_version() != "1.1":
+        parser = self.parser
+        if parser.get_method() != b"POST" or parser.get_http_version() != "1.1":
             return None
-        found = headers_of_interest(self.headers)
-        if found is None:
-            return None
-        try:
-            length = content_length(found.get(b"content-length"))
-            timeout = found.get(b"x-request-timeout-ms")
-            patience_s = None if timeout is None else timeout_s(timeout)
-            wire = oip_format(found.get(JSON_LENGTH)) if path.is_oip else TFS_JSON
-        except (BadHeader, ProtocolError):
-            return None  # the cold way says what is wrong with it
-        if length is None or length > front.max_body_bytes:
-            return None
-        request_id = found.get(b"x-request-id")
-        hot = HotRequest(
+        hot = hot_request(
             self,
-            path,
-            None if request_id is None else front.ids.of(request_id),
-            patience_s,
-            explain=found.get(b"x-rowwise-explain") == b"1",
-            wire=wire,
+            self._front,
+            url=self.url,
+            headers=self.headers,
+            keep_alive=parser.should_keep_alive(),
+            received_s=self._received_s(),
             caller=self._caller,
-            # It has been there since the loop looked last, at the least: on a busy loop others came first.
-            received_s=min(time.monotonic(), self.loop.time() + _TICK_S),
         )
-        hot.traceparent = found.get(b"traceparent")
-        if b"connection" in found:
-            hot.keep_alive = self.parser.should_keep_alive()
-        if front.has_access_log:
-            hot.started_s = time.perf_counter()
-        if found.keys() <= _PLAIN and hot.keep_alive:
+        if hot is not None and hot.is_plain:
             self._plain = hot
         return hot
 

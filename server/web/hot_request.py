@@ -1,36 +1,15 @@
-"""One prediction in the hot lane, and the headers that decide whether a request is one."""
+"""One prediction in the hot lane."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Protocol
 
 from server.protocol import WireFormat
 from server.web.paths import VerbPath
 from server.web.predict import PredictCall
-from server.web.request_headers import JSON_LENGTH
 from server.web.status import Reply
 
-__all__ = ["Busy", "HotRequest", "headers_of_interest"]
-
-#: Headers that decide whether a request is hot, or that a prediction reads.
-_LOOKED_AT = frozenset(
-    {
-        JSON_LENGTH,
-        b"connection",
-        b"content-encoding",
-        b"content-length",
-        b"expect",
-        b"traceparent",
-        b"transfer-encoding",
-        b"upgrade",
-        b"x-request-id",
-        b"x-request-timeout-ms",
-        b"x-rowwise-explain",
-    }
-)
-#: Those that a hot request does not have.
-_UNUSUAL = frozenset({b"content-encoding", b"expect", b"transfer-encoding", b"upgrade"})
+__all__ = ["Busy", "HotRequest", "Lane"]
 
 
 class Busy:
@@ -70,8 +49,10 @@ class HotRequest:
         "explain",
         "handle",
         "is_gone",
+        "is_plain",
         "is_whole",
         "keep_alive",
+        "n_body",
         "n_held",
         "n_received",
         "path",
@@ -108,8 +89,10 @@ class HotRequest:
         self.traceparent: bytes | None = None
         self.keep_alive = True
         self.started_s = 0.0
-        #: When the headers were complete, by the system's monotonic clock.
+        #: When the headers were complete, by the system's monotonic clock; 0: in the tick in which it is gathered.
         self.received_s = received_s
+        #: Bytes that its body has, as its head says.
+        self.n_body = 0
         #: Bytes of the body that have come, and that the budget was asked for.
         self.n_received = 0
         self.n_held = 0
@@ -117,6 +100,8 @@ class HotRequest:
         self.body: list[bytes] = []
         #: True once all of it has come.
         self.is_whole = False
+        #: True: its head has nothing that is its own.
+        self.is_plain = False
         #: True: nobody waits for it.
         self.is_gone = False
         #: How it was admitted: alone, or together with others, who know it by its handle.
@@ -153,14 +138,3 @@ class HotRequest:
         """Take the reply; it leaves when its turn has come."""
         self.reply = reply
         self.protocol.flush()
-
-
-def headers_of_interest(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes] | None:
-    """Return the headers that a prediction reads; None if one of them makes the request unusual."""
-    found: dict[bytes, bytes] = {}
-    for name, value in headers:
-        if name in _LOOKED_AT:
-            if name in _UNUSUAL or name in found:
-                return None
-            found[name] = value
-    return found

@@ -8,6 +8,7 @@ Only heads of predictions that carry nothing of their own (no id, no trace) are 
 from __future__ import annotations
 
 from server.protocol import WireFormat
+from server.web.hot_request import HotRequest
 from server.web.paths import VerbPath
 
 __all__ = ["END_OF_HEAD", "KnownHead", "KnownHeads"]
@@ -38,16 +39,18 @@ class KnownHeads:
         self._heads: dict[bytes, KnownHead] = {}
         self.find = self._heads.get
 
-    def remember(
-        self, request: bytes, path: VerbPath, wire: WireFormat, *, timeout_s: float | None, n_body: int
-    ) -> None:
-        """Remember the head of a request that was parsed, came whole and alone, and carries nothing of its own."""
-        end = request.find(END_OF_HEAD) + len(END_OF_HEAD)
-        if not len(END_OF_HEAD) <= end <= _MAX_HEAD_BYTES or len(request) - end != n_body:
+    def remember(self, data: bytes, hot: HotRequest) -> None:
+        """Remember the head of a request that carries nothing of its own, if it can be told from its body.
+
+        ``data``: what came at one time, between two requests: all of the head, and of the body what was received so
+        far. Anything else in it, and where the head ends is not known.
+        """
+        end = data.find(END_OF_HEAD) + len(END_OF_HEAD)
+        if not len(END_OF_HEAD) <= end <= _MAX_HEAD_BYTES or len(data) - end != hot.n_received:
             return
         if len(self._heads) >= _MAX_HEADS:
             self._heads.clear()
-        self._heads[request[:end]] = KnownHead(path, wire, timeout_s, n_body)
+        self._heads[data[:end]] = KnownHead(hot.path, hot.wire, hot.timeout_s, hot.n_body)
 
     def forget(self) -> None:
         """Forget all: what they mean has changed."""

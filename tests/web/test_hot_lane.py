@@ -181,10 +181,10 @@ def test_a_connection_is_in_use_also_while_its_requests_are_none_of_the_hot_lane
         assert total(await connection.answer()) == 6
         (protocol,) = server.server.server_state.connections
         # The last hot answer was long ago, as it is while the engine is gone.
-        protocol._replied_s -= 60.0
+        protocol._idle.replied_s -= 60.0
         connection.send(b"GET /v2/health/live HTTP/1.1\r\nHost: test\r\n\r\n")
         assert (await connection.answer())[0] == 200
-        protocol._close_if_idle()
+        protocol._idle._look()
         connection.send(request(1, 2, 3))
         assert total(await connection.answer()) == 6
 
