@@ -9,10 +9,21 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from server.protocol.errors import WrongDtype
 from server.protocol.rows import Array
 from server.signature import STRING, ModelSignature, TensorSignature
 
-__all__ = ["describe", "float_limit", "is_float", "kind_of", "narrow", "numpy_dtype", "shape_text", "shortest_doubles"]
+__all__ = [
+    "booleans",
+    "describe",
+    "float_limit",
+    "is_float",
+    "kind_of",
+    "narrow",
+    "numpy_dtype",
+    "shape_text",
+    "shortest_doubles",
+]
 
 _FLOATS = {"float16": np.float16, "float32": np.float32, "float64": np.float64, "bfloat16": ml_dtypes.bfloat16}
 _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
@@ -51,6 +62,17 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
 def float_limit(dtype: str) -> float:
     """Return the largest finite value of a floating-point dtype."""
     return float(ml_dtypes.finfo(_FLOATS[dtype]).max)  # type: ignore[no-untyped-call]
+
+
+def booleans(octets: memoryview, what: str) -> Array:
+    """Return bytes as the booleans that they are: a view. Shapes: [n]. Errors: WrongDtype, which calls them ``what``.
+
+    NumPy takes other bytes for true, and then neither its arithmetic nor TensorFlow's does what one thinks.
+    """
+    values = np.frombuffer(octets, np.uint8)
+    if values.max(initial=0) > 1:
+        raise WrongDtype(f"{what}: a boolean is one byte, 0 or 1; send it so")
+    return values.view(np.bool_)
 
 
 def narrow(values: np.ndarray[Any, np.dtype[np.float64]], dtype: np.dtype[Any]) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from server.protocol.byte_strings import read_byte_strings
-from server.protocol.dtypes import numpy_dtype, shape_text
+from server.protocol.dtypes import booleans, numpy_dtype, shape_text
 from server.protocol.errors import MalformedRequest, WrongDtype, WrongShape
 from server.protocol.oip_datatypes import DTYPES
 from server.protocol.oip_proto_parameters import read_parameter
@@ -97,7 +97,7 @@ class InputTensor:
         self._n_bytes = math.prod(shape) * self._dtype.itemsize
 
     def from_raw(self, raw: memoryview) -> Array:
-        """Read elements from their bytes: a view of them, except of booleans and strings. Errors: WrongShape."""
+        """Read elements from their bytes: a view of them, except of strings. Errors: WrongShape, WrongDtype."""
         dtype = self._dtype
         if dtype.kind == "O":
             return self._shaped(read_byte_strings(raw, math.prod(self.shape), f"input {self.name!r}"))
@@ -107,7 +107,7 @@ class InputTensor:
                 f"its raw contents have {len(raw)}"
             )
         if dtype.kind == "b":
-            return self._shaped(np.frombuffer(raw, np.uint8) != 0)
+            return self._shaped(booleans(raw, f"input {self.name!r}"))
         return self._shaped(np.frombuffer(raw, dtype))
 
     def from_contents(self) -> Array:

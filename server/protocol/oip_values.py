@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from server.protocol.dtypes import kind_of, numpy_dtype, shape_text
-from server.protocol.errors import ProtocolError, WrongDtype, WrongShape
+from server.protocol.dtypes import booleans, kind_of, numpy_dtype, shape_text
+from server.protocol.errors import ProtocolError, WrongShape
 from server.protocol.json_examples import ExampleReader, json_kind, parse_json
 from server.protocol.number_buffers import NumberBuffer, has_shape, parser_for
 from server.protocol.rows import Array
@@ -70,10 +70,10 @@ class ValueReader:
             return values
         if self._tensor.dtype == STRING:
             return self._strings(memoryview(body)[start : start + n_bytes], math.prod(shape)).reshape(shape)
-        values = np.frombuffer(body, self._dtype, n_bytes // self._dtype.itemsize, start).reshape(shape)
-        if self._dtype == np.bool_ and values.view(np.uint8).max(initial=0) > 1:
-            raise WrongDtype(f"input {self._tensor.name!r}: a BOOL is one byte, 0 or 1; send it so")
-        return values
+        if self._dtype == np.bool_:
+            octets = memoryview(body)[start : start + n_bytes]
+            return booleans(octets, f"input {self._tensor.name!r}").reshape(shape)
+        return np.frombuffer(body, self._dtype, n_bytes // self._dtype.itemsize, start).reshape(shape)
 
     def _rows(self, shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
         """Return how many examples a shape has, and the shape of one."""

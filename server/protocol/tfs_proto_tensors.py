@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from server.protocol.dtypes import numpy_dtype, shape_text
+from server.protocol.dtypes import booleans, numpy_dtype, shape_text
 from server.protocol.errors import WrongDtype, WrongShape
 from server.protocol.proto_wire import (
     LEN,
@@ -124,7 +124,7 @@ def _from_content(content: memoryview, dtype: str, shape: tuple[int, ...], name:
             f"input {name!r}: {DATA_TYPES[dtype]}{shape_text(shape)} takes {n_bytes} bytes, "
             f"its tensor_content has {len(content)}"
         )
-    return np.frombuffer(content, np.uint8) != 0 if dtype == "bool" else np.frombuffer(content, element)
+    return booleans(content, f"input {name!r}") if dtype == "bool" else np.frombuffer(content, element)
 
 
 def _from_values(values: Fields, dtype: str, shape: tuple[int, ...], name: str) -> Array:

@@ -18,7 +18,7 @@ from server.http_server import HttpServer, new_event_loop
 from server.metrics import Metrics
 from server.settings import Settings
 from server.web import HotLaneProtocol, create_app
-from server.web.bodies import BodyBudget
+from server.web.front import Front
 from tests.web.scripted import ScriptedCatalog, ScriptedModel
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -50,14 +50,14 @@ class Connection:
 class Running:
     """A server with the hot lane and one scripted model, ``sum``."""
 
-    def __init__(
-        self, server: HttpServer, port: int, model: ScriptedModel, metrics: Metrics, budget: BodyBudget
-    ) -> None:
+    def __init__(self, server: HttpServer, port: int, front: Front, catalog: ScriptedCatalog, metrics: Metrics) -> None:
         self.server = server
         self.port = port
-        self.model = model
+        self.front = front
+        self.catalog = catalog
+        self.model = catalog.served["sum", 3]
         self.metrics = metrics
-        self.budget = budget
+        self.budget = front.body_budget
         self._connections: list[Connection] = []
 
     async def connect(self) -> Connection:
@@ -85,7 +85,7 @@ async def running(
     tmp_path: Path, *, keep_alive_s: int = 5, grace_s: float = 5.0, max_connections: int = 1_000, **settings: Any
 ) -> AsyncIterator[Running]:
     catalog = ScriptedCatalog(tmp_path)
-    model = catalog.serve(ScriptedModel("sum", 3))
+    catalog.serve(ScriptedModel("sum", 3))
     metrics = Metrics(process=False)
     front = create_app(catalog, Settings(**settings), metrics)
     server = HttpServer(
@@ -108,7 +108,7 @@ async def running(
     server.stop_on_signals(begin_drain)
     listener = socket.create_server(("127.0.0.1", 0))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    one = Running(server, listener.getsockname()[1], model, metrics, front.body_budget)
+    one = Running(server, listener.getsockname()[1], front, catalog, metrics)
     try:
         yield one
     finally:
