@@ -1,0 +1,67 @@
+"""What follows for larger machines from what one request demands of each part."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from loadtests.scaling import Demand, bounds, markdown
+
+_INLINE = Demand(
+    http_workers=2,
+    callers=32,
+    requests_per_s=0.0,
+    worker_s=50e-6,
+    loop_s=10e-6,
+    execute_s=10e-6,
+    batch_s=320e-6,
+)
+_HEAVY = dataclasses.replace(_INLINE, execute_s=200e-6, batch_s=6_400e-6)
+
+
+def test_two_cores_for_workers_are_full_before_the_loop_is() -> None:
+    split = bounds(_INLINE, 3)
+    assert split.requests_per_s == pytest.approx(2 / 50e-6)
+    assert split.full == "HTTP workers"
+    assert split.minus_workers == -2
+
+
+def test_more_workers_than_the_loop_can_feed_are_not_asked_for() -> None:
+    split = bounds(_INLINE, 64)
+    assert split.requests_per_s == pytest.approx(1 / 20e-6)
+    assert split.full == "event loop with execution"
+    assert split.minus_workers == -3
+
+
+def test_cores_go_to_workers_and_execution_as_a_request_demands_them() -> None:
+    split = bounds(_HEAVY, 6)
+    assert (split.minus_workers, split.minus_engines) == (-1, -4)
+    assert split.requests_per_s == pytest.approx(20_000)
+
+
+def test_one_process_is_full_when_its_only_loop_is() -> None:
+    split = bounds(dataclasses.replace(_INLINE, http_workers=0, worker_s=0.0), 64)
+    assert split.requests_per_s == pytest.approx(50_000)
+    assert split.minus_workers == 0
+
+
+def test_no_split_is_better_than_the_one_that_is_returned() -> None:
+    for cores in (3, 4, 7):
+        most = max(
+            min(workers / _HEAVY.worker_s, 1 / _HEAVY.loop_s, engines / _HEAVY.execute_s)
+            for workers in range(1, cores - 1)
+            for engines in range(1, cores - workers)
+        )
+        assert bounds(_HEAVY, cores).requests_per_s == pytest.approx(most)
+
+
+def test_a_machine_of_one_core_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 2"):
+        bounds(_INLINE, 1)
+
+
+def test_the_page_names_each_size_of_machine_and_what_is_full_there() -> None:
+    page = markdown("digits", [dataclasses.replace(_INLINE, http_workers=0, worker_s=0.0), _INLINE])
+    assert "| 64 | with HTTP workers | 50,000 | event loop with execution | 3 | on the loop |" in page
+    assert "| 4 | one process | 50,000 | event loop with execution | 0 | on the loop |" in page
