@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from server.errors import RowwiseError
 from server.metrics import Metrics
 from server.settings import Settings
+from server.web.api_document import api_document
 from server.web.auth import Gate
 from server.web.content_encoding import Inflating
 from server.web.debug import debug_router
@@ -47,6 +48,7 @@ def create_application(
     app.include_router(model_status_router(catalog, asking))
     app.include_router(oip_model_router(catalog, asking))
     app.include_router(oip_repository_router(catalog, settings, gate))
+    app.openapi = api_document(app)  # type: ignore[method-assign]
 
     @app.exception_handler(RowwiseError)
     async def refused(_: Request, error: RowwiseError) -> Response:

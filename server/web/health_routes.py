@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
+from fastapi.responses import PlainTextResponse
 
 from server.metrics import Metrics
 from server.web.health import Health
@@ -23,7 +24,7 @@ def health_router(health: Health, metrics: Metrics) -> APIRouter:
     async def ready() -> Response:
         return _response(health.ready())
 
-    @router.get("/metrics", summary="Prometheus exposition")
+    @router.get("/metrics", summary="Prometheus exposition", response_class=PlainTextResponse)
     async def scrape() -> Response:
         scraped = metrics.render()
         return Response(scraped.body, headers={"Content-Type": scraped.content_type})

@@ -41,7 +41,11 @@ def management_router(catalog: Catalog, settings: Callable[[], Settings], metric
 
     router = APIRouter(prefix="/v1/models", dependencies=[Depends(guard)], tags=["management"])
 
-    @router.put("/{model}", status_code=202, summary="Register a new version")
+    waited: dict[int | str, dict[str, Any]] = {
+        200: {"description": "The version is built and serves: the answer with ?wait=true"}
+    }
+
+    @router.put("/{model}", status_code=202, summary="Register a new version", responses=waited)
     async def register(model: str, request: Request, wait: bool = False) -> Response:  # noqa: FBT001, FBT002
         if not MODEL_NAME.fullmatch(model):
             raise InvalidName(model)
