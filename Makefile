@@ -16,7 +16,7 @@ IMPORTED_BY_ALL := tensorflow keras numpy
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long fuzz schemathesis soak chaos serve load race bench bench-gpu check lint types rules docs op-page protos \
+.PHONY: help setup demo test test-long fuzz fuzz-codecs schemathesis soak chaos serve load race bench bench-gpu check lint types rules docs op-page protos \
         invariant dockerfile compose docker-steps format lock clean
 
 help: ## Show the targets
@@ -45,6 +45,9 @@ test-long: setup ## Run the tests that `make test` leaves out, as quicker ones a
 
 fuzz: setup ## Random requests, faults and switches in virtual time, 1,000,000 steps; SEED=... repeats, STEPS=... shortens
 	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(ARGS)
+
+fuzz-codecs: setup ## A million inputs that are nearly right into each codec (ARGS="--inputs 10000 --only oip"): declared errors alone
+	@$(BIN)/python -m tests.fuzz_codecs $(ARGS)
 
 schemathesis: setup ## Requests made from the OpenAPI document, by its rules and against them: no error of ours, no code it lacks
 	@$(BIN)/python -m tests.web.api_requests $(ARGS)

@@ -147,6 +147,10 @@ class OipCodec:
                     return call
         return self._decode(body, text, parts, n_json=n_json, max_instances=max_instances)
 
+    def forget(self) -> None:
+        """Forget the forms that are known."""
+        self._forms, self._raw_forms = KnownForms(), KnownForms()
+
     def _decode(
         self,
         body: bytes,

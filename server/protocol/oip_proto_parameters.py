@@ -24,15 +24,15 @@ _KEY, _VALUE = 1 << 3 | LEN, 2 << 3 | LEN
 def read_parameter(entry: memoryview) -> tuple[str, Any]:
     """Read an entry of a map of parameters. Errors: MalformedRequest."""
     key: Any = b""
-    choice: Any = b""
+    choice = b""
     for tag, value in fields(entry):
         if tag == _KEY:
             key = value
-        elif tag == _VALUE:
-            choice = value
+        elif tag == _VALUE:  # several are one, as everywhere in protocol buffers
+            choice += value  # type: ignore[operator]
     name = text(key, "a parameter's name")
     try:
-        parameter = message_class("inference.InferParameter").FromString(bytes(choice))
+        parameter = message_class("inference.InferParameter").FromString(choice)
     except DecodeError:
         raise MalformedRequest(f"parameter {name[:40]!r} can't be read") from None
     chosen = parameter.WhichOneof("parameter_choice")

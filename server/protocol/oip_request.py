@@ -47,6 +47,8 @@ def exact_request(text: bytes) -> InferRequest:
         return msgspec.convert(message, InferRequest)
     except (msgspec.ValidationError, RecursionError) as error:
         raise MalformedRequest(f"the request is none of the Open Inference Protocol: {error}") from None
+    except UnicodeEncodeError:  # an escape made it
+        raise MalformedRequest("a key of the request has half of a surrogate pair, which is no character") from None
 
 
 def header_bytes(text: bytes) -> int:

@@ -68,6 +68,8 @@ def fields(message: memoryview, *, at_most: int | None = None) -> Fields:
             at += 1
             if tag > 127:
                 tag, at = _varint(message, at - 1)
+            if not 8 <= tag < 1 << 32:
+                raise MalformedRequest(f"the message has a field of number {tag >> 3}, which none can have")
             kind = tag & 7
             if kind == LEN:
                 size = message[at]

@@ -83,7 +83,8 @@ class PredictMessage:
                 if tag == _KEY:
                     key = value
                 elif tag == _VALUE:
-                    tensor = value
+                    # Several are one, as everywhere in protocol buffers.
+                    tensor = memoryview(bytes(tensor) + bytes(value)) if tensor else value
             name = text(key, "an input's name")
             if name in arrays:
                 raise WrongKeys(f"input {name!r} is there twice; send it once")

@@ -18,7 +18,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from server.store.errors import unwritable
 from server.web.errors import BodyTooLarge, RegistrationRefused
 
-__all__ = ["Upload", "receive_upload"]
+__all__ = ["Form", "Upload", "receive_upload"]
 
 _MIB = 2**20
 #: Bytes that are collected before a write: fewer, larger trips to the thread.
@@ -52,7 +52,7 @@ async def receive_upload(
     raised here, no file is left at ``path``.
     Errors: RegistrationRefused; BodyTooLarge; StoreUnwritable; those of ``chunks`` and ``check_spec``.
     """
-    form = _Form(content_type, max_archive_bytes=max_archive_bytes)
+    form = Form(content_type, max_archive_bytes=max_archive_bytes)
     spec_checked = False
     complete = False
     try:
@@ -82,14 +82,17 @@ async def receive_upload(
     return Upload(path, form.filename, form.spec)
 
 
-async def _write(file: BinaryIO, form: _Form) -> None:
+async def _write(file: BinaryIO, form: Form) -> None:
     data, form.pending = form.pending, bytearray()
     if data:
         await asyncio.to_thread(file.write, data)
 
 
-class _Form:
-    """The parser's state. ``pending`` are bytes of the archive that wait to be written."""
+class Form:
+    """A form as it arrives, in pieces of any size. ``pending`` are bytes of the archive that wait to be written.
+
+    Errors, wherever bytes are taken: RegistrationRefused; BodyTooLarge.
+    """
 
     def __init__(self, content_type: bytes, *, max_archive_bytes: int) -> None:
         _, options = parse_options_header(content_type)
@@ -128,6 +131,7 @@ class _Form:
             raise RegistrationRefused(f"the multipart boundary can't be used: {error}") from None
 
     def feed(self, chunk: bytes) -> None:
+        """Take the next piece."""
         try:
             self._parser.write(chunk)
         except FormParserError as error:

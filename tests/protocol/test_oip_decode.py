@@ -383,3 +383,10 @@ def test_values_that_are_not_aligned_in_the_body_are_read_all_the_same() -> None
     for request_id in ("", "a"):
         body, n_json = binary_body({"x": ("bfloat16", array)}, id=request_id)
         assert_same(decode(model(tensor("x", "bfloat16", 2)), body, n_json=n_json).rows.columns[0], array)
+
+
+@pytest.mark.parametrize("key", [b"sha\\ud800pe", b"\\udfff"])
+def test_half_of_a_surrogate_pair_in_a_key_was_an_error_of_ours(key: bytes) -> None:
+    body = json_body(described("x", "float32", [1, 2], data=[1, 2])).replace(b"shape", key)
+    with pytest.raises(MalformedRequest, match="half of a surrogate pair"):
+        decode(model(tensor("x", "float32", 2)), body)

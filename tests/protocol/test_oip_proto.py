@@ -70,6 +70,14 @@ def answer(request: InferRequest, outputs: Sequence[Column]) -> Any:
     return RESPONSE.FromString(request.encode(outputs)[0])
 
 
+def test_a_parameter_in_two_parts_lost_the_first() -> None:
+    request = message(np.float32([[1, 2]]), "float32")
+    parts = b"\x0a\x07timeout\x12\x02\x10\x07" + b"\x12\x00"
+    body = request.SerializeToString() + b"\x22" + bytes([len(parts)]) + parts
+    assert REQUEST.FromString(body).parameters["timeout"].int64_param == 7
+    assert read(body).timeout_s == 7e-6
+
+
 def test_whom_it_asks_is_known_before_the_tensors_are_read() -> None:
     call = InferCall(REQUEST(model_name="m\u00e9", model_version="7", id="i").SerializeToString())
     assert (call.model, call.version, call.id) == ("m\u00e9", "7", b"i")

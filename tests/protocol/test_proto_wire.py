@@ -89,6 +89,21 @@ def test_bytes_that_are_no_message_are_said_to_be_none(message: bytes) -> None:
         fields(memoryview(message))
 
 
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        (b"\x02\x00", "number 0"),
+        (b"\x00\x01", "number 0"),
+        (b"\xf8\xff\xff\xff\x7f\x01", "none can have"),
+    ],
+)
+def test_a_field_of_a_number_that_none_can_have_was_read(message: bytes, says: str) -> None:
+    with pytest.raises(DecodeError):
+        contents().FromString(message)
+    with pytest.raises(MalformedRequest, match=says):
+        fields(memoryview(message))
+
+
 def test_a_message_of_countless_fields_is_not_listed_to_its_end() -> None:
     with pytest.raises(MalformedRequest, match="more than 10 fields"):
         fields(memoryview(b"\x08\x00" * 11), at_most=10)

@@ -183,3 +183,15 @@ def test_damaged_requests_give_no_other_error(changes: list[tuple[int, int]], n_
         body[place] = octet
     with suppress(ProtocolError):
         assert read(bytes(body[: len(body) - n_lost])).rows.n > 0
+
+
+def test_a_tensor_in_two_parts_lost_the_first() -> None:
+    made = tensor(np.float32([[1, 2]]), "float32")
+    shape, values = TENSOR(dtype=made.dtype, tensor_shape=made.tensor_shape), TENSOR(float_val=made.float_val)
+    parts = b"\x0a\x01x" + b"".join(
+        b"\x12" + bytes([len(part)]) + part for part in (shape.SerializeToString(), values.SerializeToString())
+    )
+    body = b"\x0a\x03\x0a\x01m" + b"\x12" + bytes([len(parts)]) + parts
+    assert REQUEST.FromString(body).inputs["x"] == made
+    request = PredictMessage(body).decode(body, FLOATS, max_instances=10)
+    assert np.array_equal(request.rows.columns[0], [[1, 2]])

@@ -43,16 +43,20 @@ class HeaderReader:
             headers = {bytes(name): bytes(value) for name, value in self._decoder.decode(block, raw=True)}
         except (HPACKError, IndexError, ValueError) as error:
             raise BadHeaderBlock(str(error)) from None
-        if self._table() != before or len(self._known) >= _MAX_REMEMBERED:
+        now = self._table()
+        if now[0] is not before[0] or now[1:] != before[1:] or len(self._known) >= _MAX_REMEMBERED:
             self._known.clear()
         elif len(block) <= _MAX_REMEMBERED_BYTES:
             self._known[block] = headers
         return headers
 
-    def _table(self) -> tuple[int, int, int]:
-        """Return what tells whether the table of indexes was changed: entries are only ever added in front."""
+    def _table(self) -> tuple[object, int, int]:
+        """Return what tells whether the table of indexes was changed: entries are only ever added in front.
+
+        The first one itself, not its identity, which another may have once it is gone.
+        """
         entries = self._decoder.header_table.dynamic_entries
-        return len(entries), id(entries[0]) if entries else 0, self._decoder.header_table_size
+        return entries[0] if entries else None, len(entries), self._decoder.header_table_size
 
 
 def literal(name: bytes, value: bytes) -> bytes:

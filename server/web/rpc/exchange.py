@@ -80,7 +80,7 @@ class Exchange:
         self._headers = headers
         self._method = method
         self._leaving = leaving
-        self._path = headers[b":path"]
+        self._path = headers.get(b":path", b"")
         #: Bytes of messages that are not complete, or not yet looked at.
         self._buffer = bytearray()
         #: How many of them count for what all callers may make the server hold.
@@ -163,7 +163,6 @@ class Exchange:
                 self._front.predictor.refused(error)
                 self._refuse(error)
         elif self._task is not None and (left_s := call.left_s()) is not None and left_s <= 0:
-            self._task.cancel()
             self._refuse(DeadlineExceeded("the deadline has passed"))
 
     # Messages.
@@ -239,12 +238,12 @@ class Exchange:
         """Yield a stream's messages until it ends or the server stops."""
         assert self._incoming is not None
         leaving = asyncio.ensure_future(self._leaving.wait())
+        taking: asyncio.Future[tuple[bytes, int] | None] | None = None
         try:
             while True:
                 taking = asyncio.ensure_future(self._incoming.get())
                 await asyncio.wait((taking, leaving), return_when=asyncio.FIRST_COMPLETED)
                 if not taking.done():
-                    taking.cancel()
                     return
                 taken = taking.result()
                 if taken is None:
@@ -255,6 +254,8 @@ class Exchange:
                 yield body
         finally:
             leaving.cancel()
+            if taking is not None:
+                taking.cancel()  # where the call is taken back: else it would wait for ever
 
     # The method.
 
@@ -329,6 +330,8 @@ class Exchange:
             code = Code.INTERNAL
             sentence = f"internal error: the server's log says more under request id {request_id}"
         self._end(code.name)
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()  # it waits for messages that nobody takes any more
         self._connection.send(self._stream, b"", None, self._last(code, sentence, trailing))
 
     def _last(self, code: Code, sentence: str, more: tuple[tuple[bytes, bytes], ...]) -> bytes:

@@ -22,7 +22,7 @@ from server.signature import TensorSignature
 from tests.protocol.oip_models import DATATYPES, octets
 from tests.web.conformance.serving import Refused, Server
 
-__all__ = ["PROTOCOLS", "Answered", "Asked", "Protocol"]
+__all__ = ["PROTOCOLS", "Answered", "Asked", "Protocol", "tensor_message"]
 
 HALVES = frozenset({"float16", "bfloat16"})
 _GRPC = "/inference.GRPCInferenceService/ModelInfer"
@@ -327,6 +327,18 @@ class OipGrpc(Protocol):
         return Answered(outputs, answer.id or None, answer.model_name, answer.model_version)
 
 
+def tensor_message(tensor: Any, dtype: str, array: Array, *, is_content: bool) -> None:
+    """Fill a TensorProto."""
+    tensor.dtype = _NUMBERS[dtype]
+    for size in array.shape:
+        tensor.tensor_shape.dim.add(size=size)
+    if is_content and dtype != "string":
+        tensor.tensor_content = array.tobytes()
+    else:
+        plain = array.view(np.uint16) if dtype in HALVES else array
+        getattr(tensor, _VALUES[dtype]).extend(plain.reshape(-1).tolist())
+
+
 class TfsGrpc(Protocol):
     """Predict, with the tensors' content or with typed values."""
 
@@ -345,15 +357,7 @@ class TfsGrpc(Protocol):
         if asked.label:
             request.model_spec.version_label = asked.label
         for name, (dtype, array) in asked.inputs.items():
-            tensor = request.inputs[name]
-            tensor.dtype = _NUMBERS[dtype]
-            for size in array.shape:
-                tensor.tensor_shape.dim.add(size=size)
-            if self._is_content and dtype != "string":
-                tensor.tensor_content = array.tobytes()
-            else:
-                plain = array.view(np.uint16) if dtype in HALVES else array
-                getattr(tensor, _VALUES[dtype]).extend(plain.reshape(-1).tolist())
+            tensor_message(request.inputs[name], dtype, array, is_content=self._is_content)
         answer = server.call(
             _PREDICT, request, "tensorflow.serving.PredictResponse", metadata=tuple(asked.headers.items())
         )

@@ -251,6 +251,16 @@ def test_blocks_are_remembered_only_while_they_mean_the_same() -> None:
     assert reader.read(again) == {b"b": b"2", b"c": b"3"}
 
 
+def test_a_block_that_changes_the_table_and_leaves_it_as_long_is_noticed() -> None:
+    reader, encoder = HeaderReader(max_bytes=10_000), Encoder()
+    encoder.header_table_size = 40  # one header has room
+    for number in range(200):
+        block = encoder.encode([("a", f"{number}"), ("b", f"{number}")])
+        assert reader.read(block) == {b"a": b"%d" % number, b"b": b"%d" % number}
+        again = encoder.encode([("b", f"{number}")])
+        assert reader.read(again) == {b"b": b"%d" % number}
+
+
 @given(st.binary(min_size=1, max_size=60), st.integers(0, 300))
 def test_literals_are_read_as_they_were_written(name: bytes, size: int) -> None:
     assert HeaderReader(max_bytes=10_000).read(literal(name, b"v" * size)) == {name: b"v" * size}

@@ -124,3 +124,43 @@ def test_a_deadline_that_is_none_is_said(tmp_path: Path) -> None:
         assert (answer["grpc-status"], "grpc-timeout" in answer["grpc-message"]) == ("3", True)
 
     by_frames(test, tmp_path)
+
+
+def test_a_call_without_a_path_broke_its_connection(tmp_path: Path) -> None:
+    async def run() -> None:
+        service = Service(tmp_path)
+        service.catalog.serve(ScriptedModel("sum", 3))
+        client = Client(asyncio.get_running_loop(), begin=RpcServer(service.app, service.catalog, connections=1)._begin)
+        block = client.encoder.encode([(":method", "POST"), ("content-type", "application/grpc")])
+        client.feed(frame(Kind.HEADERS, END_HEADERS, 1, block) + frame(Kind.DATA, END_STREAM, 1, REQUEST))
+        opened(client, 3)
+        client.feed(frame(Kind.DATA, END_STREAM, 3, REQUEST))
+        await asyncio.sleep(0.01)
+        assert sorted(answer["grpc-status"] for answer in client.answers()) == ["0", "12"]
+        client.connection.connection_lost(None)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("ends", ["refused", "reset", "lost"])
+def test_a_stream_that_is_over_left_tasks_that_wait_for_ever(tmp_path: Path, ends: str) -> None:
+    async def run() -> None:
+        service = Service(tmp_path)
+        service.catalog.serve(ScriptedModel("sum", 3))
+        server = RpcServer(service.app, service.catalog, connections=1)
+        client = Client(asyncio.get_running_loop(), begin=server._begin)
+        opened(client, **{":path": INFER[":path"].replace("ModelInfer", "ModelStreamInfer")})
+        client.feed(frame(Kind.DATA, 0, 1, REQUEST))
+        await asyncio.sleep(0.01)
+        assert len(asyncio.all_tasks()) > 1
+        if ends == "refused":
+            client.feed(frame(Kind.DATA, 0, 1, b"\xff" + REQUEST))
+        elif ends == "reset":
+            client.feed(frame(Kind.RST_STREAM, 0, 1, bytes(4)))
+        else:
+            client.connection.connection_lost(None)
+        async with asyncio.timeout(5):
+            while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - whatever they are, they tell nobody
+                await asyncio.sleep(0.001)
+
+    asyncio.run(run())
