@@ -14,13 +14,13 @@ from typing import Annotated
 
 import httpx
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from loadtests.contenders import Server, rowwise_command
 from loadtests.faults import SCENARIOS, Chaos, Scenario, register
 from loadtests.ledger import End, Ledger
+from loadtests.terminal import terminal
 
 __all__ = ["Outcome", "verdict"]
 
@@ -117,7 +117,7 @@ def _command(
     output: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("reports/chaos"),
 ) -> None:
     """Fault after fault, under load. Exit 1 if a request can't be explained or the server does not recover."""
-    console = Console()
+    console = terminal()
     chosen = [scenario for scenario in SCENARIOS if only in scenario.name]
     columns = (
         SpinnerColumn(),

@@ -27,6 +27,7 @@ from loadtests import report, workload, wrk
 from loadtests.comparison import BATCHED, CONTENDERS, LIMITED, LOOPED, Comparison, Run
 from loadtests.contenders import Cores, Server, cores_in_use, looped_command, pinned, responder_command, rowwise_command
 from loadtests.driver_process import DriverProcess
+from loadtests.terminal import terminal
 
 __all__ = ["built_store", "machine", "measure", "started"]
 
@@ -164,7 +165,7 @@ def _command(
     with_wrk: Annotated[bool, typer.Option("--wrk/--no-wrk", help="Let wrk confirm, where installed.")] = True,
 ) -> None:
     """Compare Rowwise with both baselines; write report.md, report.json and report.png."""
-    console, cores = Console(), Cores.here()
+    console, cores = terminal(), Cores.here()
     comparison = Comparison(
         machine=machine(),
         models=tuple(models.split(",")),

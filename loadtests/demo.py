@@ -27,6 +27,7 @@ from loadtests.contenders import Cores, Server, cores_in_use, looped_command, ro
 from loadtests.driver import Measurement
 from loadtests.driver_process import DriverProcess
 from loadtests.report import duration, others
+from loadtests.terminal import terminal
 
 __all__ = ["Reading", "certificate_lines", "reading"]
 
@@ -227,7 +228,7 @@ def _table(rounds: Mapping[str, Sequence[Measurement]], cores: Cores) -> Table:
 
 def _command() -> None:
     """Serve, register, send real digits, compare. Exit 1 if any answer differs from the function's own."""
-    console = Console()
+    console = terminal()
     with tempfile.TemporaryDirectory(prefix="rowwise-demo-") as directory:
         is_right = _Demo(console, Path(directory), Cores.here()).run()
     if not is_right:

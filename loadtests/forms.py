@@ -15,11 +15,11 @@ from typing import Annotated, Any
 import numpy as np
 import orjson
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from loadtests.contenders import Cores, Server, pinned, rowwise_command
 from loadtests.driver import drive
+from loadtests.terminal import terminal
 from loadtests.workload import MODELS, Workload, equal, load, make
 
 __all__ = ["FORMS", "InferWorkload", "forms_of"]
@@ -98,7 +98,7 @@ def _command(
     """Measure every form of request against one server, in turn."""
     if model not in MODELS:
         raise typer.BadParameter(f"unknown model {model!r}; there are {', '.join(MODELS)}")
-    cores, console = Cores.here(), Console()
+    cores, console = Cores.here(), terminal()
     with tempfile.TemporaryDirectory() as directory:
         store = Path(directory) / "store"
         workloads = forms_of(load(make(model, Path(directory))), name="image", output="probabilities")

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
+
+from loadtests.terminal import terminal
 
 __all__ = ["contestants", "summarize"]
 
@@ -104,7 +105,7 @@ def _command(
             continue
         cells = (f"{row['rps']:,.0f}", f"{row['p50_ms']:.2f}", f"{row['p99_ms']:.2f}", f"{row['cpu_us']:.1f}")
         table.add_row(row["model"], row["peer"], str(row["callers"]), *cells, str(row["errors"]))
-    Console().print(table)
+    terminal().print(table)
 
 
 if __name__ == "__main__":

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from loadtests import workload
 from loadtests.contenders import Server, pinned, rowwise_command
 from loadtests.driver_process import DriverProcess
+from loadtests.terminal import terminal
 
 __all__ = ["STEPS", "Profile", "Stopwatch", "markdown"]
 
@@ -162,7 +162,7 @@ def _command(
     from server.thread_pools import keep_pools_apart
     from server.xla_cache import keep_executables
 
-    console = Console()
+    console = terminal()
     with tempfile.TemporaryDirectory(prefix="rowwise-profile-") as name:
         directory = Path(name)
         store = directory / "store"

@@ -26,12 +26,12 @@ from typing import Annotated
 import httpx
 import typer
 from prometheus_client.parser import text_string_to_metric_families
-from rich.console import Console
 
 from loadtests import workload
 from loadtests.contenders import Server, rowwise_command
 from loadtests.driver_process import DriverProcess
 from loadtests.processes import children
+from loadtests.terminal import terminal
 
 __all__ = ["CORES", "Demand", "Split", "bounds", "markdown"]
 
@@ -242,7 +242,7 @@ def _command(
     output: Annotated[Path | None, typer.Option(help="Write the tables there, as Markdown.")] = None,
 ) -> None:
     """Measure what a request demands of each part, and say what larger machines can do."""
-    console = Console()
+    console = terminal()
     parts = []
     with tempfile.TemporaryDirectory(prefix="rowwise-scaling-") as name, DriverProcess() as driver:
         directory = Path(name)

@@ -19,7 +19,6 @@ from typing import Annotated
 
 import httpx
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -31,6 +30,7 @@ from loadtests.growth import Sample, draw, findings
 from loadtests.ledger import Callers, End, Ledger
 from loadtests.processes import usage
 from loadtests.small_models import question
+from loadtests.terminal import terminal
 
 __all__ = ["Soak"]
 
@@ -175,7 +175,7 @@ def _command(
     output: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("reports/soak"),
 ) -> None:
     """Load a server for a long time. Exit 1 if something grows or an answer is wrong."""
-    console, chosen = Console(), tuple(models.split(","))
+    console, chosen = terminal(), tuple(models.split(","))
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     samples: list[Sample] = []
     with tempfile.TemporaryDirectory(prefix="rowwise-soak-") as name, ExitStack() as stack:
