@@ -73,7 +73,9 @@ class _Load:
         self._address = (host, port)
         self._patience_s = patience_s
         self._workload = workload
-        self._requests = workload.requests(f"{host}:{port}")
+        requests = workload.requests(f"{host}:{port}")
+        #: What is sent first, and what right after it.
+        self._requests = [_in_two(request) if workload.in_two else (request, b"") for request in requests]
         self._right: list[set[bytes]] = [set() for _ in self._requests]
         self._poll = select.epoll()
         self._callers: dict[int, tuple[socket.socket, AnswerReader]] = {}
@@ -137,11 +139,13 @@ class _Load:
     def _send(self, fd: int) -> None:
         index = self._turn % len(self._requests)
         self._turn += 1
-        request = self._requests[index]
+        request, rest = self._requests[index]
         connection = self._callers[fd][0]
         self._waiting[fd] = index, time.perf_counter()
         try:
             n_sent = connection.send(request)
+            if rest and n_sent == len(request):
+                request, n_sent = rest, connection.send(rest)
             if n_sent < len(request):
                 connection.settimeout(self._patience_s)
                 connection.sendall(memoryview(request)[n_sent:])
@@ -177,6 +181,11 @@ class _Load:
         self._callers[connection.fileno()] = connection, AnswerReader()
         self._poll.register(connection.fileno(), select.EPOLLIN)
         return connection.fileno()
+
+
+def _in_two(request: bytes) -> tuple[bytes, bytes]:
+    end = request.index(b"\r\n\r\n") + 4
+    return request[:end], request[end:]
 
 
 def drive(

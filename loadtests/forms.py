@@ -7,7 +7,7 @@ else the machine does falls on all of them; it prints medians, and each form's r
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
@@ -25,7 +25,7 @@ from loadtests.workload import MODELS, Workload, equal, load, make
 __all__ = ["FORMS", "InferWorkload", "forms_of"]
 
 #: The first one is what the others are compared with.
-FORMS = ("predict", "infer, nested", "infer, flat", "infer, binary", "infer, raw")
+FORMS = ("predict", "predict, in two", "infer, nested", "infer, flat", "infer, binary", "infer, raw")
 
 _FP32 = "FP32"
 
@@ -81,6 +81,7 @@ def forms_of(predict: Workload, *, name: str, output: str) -> dict[str, Workload
     header = orjson.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}})
     made = (
         predict,
+        replace(predict, in_two=True),
         infer([written(image) for image in images]),
         infer([written(image.reshape(-1)) for image in images]),
         infer([header + image.tobytes() for image in images], len(header)),

@@ -36,13 +36,15 @@ class Workload:
     """Requests to one model in TensorFlow Serving's row form, one example each.
 
     ``bodies[i]`` is the JSON of request i and ``answers[i]`` what its ``predictions`` must hold, within
-    ``tolerance`` (absolute, and relative to the expected number).
+    ``tolerance`` (absolute, and relative to the expected number). ``in_two``: head and body are sent apart, as most
+    Python clients do.
     """
 
     model: str
     bodies: tuple[bytes, ...]
     answers: tuple[Any, ...]
     tolerance: float = TOLERANCE
+    in_two: bool = False
 
     @property
     def path(self) -> str:
