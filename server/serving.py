@@ -184,7 +184,7 @@ class ServedModel:
     def refuses_all(self, *, timeout_s: float | None, spent_s: float) -> RowwiseError | None:
         """Return why no request of one row would be admitted now, None if one would."""
         group = self._only_group
-        if group is None or group.quarantine is not None:
+        if group is None or group.quarantine is not None or not self._batcher.n_waiting:
             return None
         now_s = self._clock()
         deadline_s = now_s - spent_s + (self.default_timeout_s if timeout_s is None else timeout_s)

@@ -15,18 +15,19 @@ from server.protocol.errors import (
 )
 from server.protocol.number_buffers import SHARED_PARSER_MAX_BYTES
 from server.protocol.oip import OIP_JSON, OipFormat, oip_format
-from server.protocol.rows import JSON, Array, Column, Encoded, Headers, ManyRequests, PredictRequest, Rows
+from server.protocol.rows import JSON, Array, Column, Encoded, Headers, PredictRequest, Rows
 from server.protocol.tfs_json import TFS_JSON, PredictCodec, codec_for, decode_predict, encode_predict
-from server.protocol.tfs_many import RowTexts, row_texts
-from server.protocol.wire import Asked, WireFormat, WireRequest
+from server.protocol.wire import AnswerForm, Asked, BodyFormat, ManyRequests, ReadTogether, WireFormat, WireRequest
 
 __all__ = [
     "JSON",
     "OIP_JSON",
     "SHARED_PARSER_MAX_BYTES",
     "TFS_JSON",
+    "AnswerForm",
     "Array",
     "Asked",
+    "BodyFormat",
     "Column",
     "EmptyRequest",
     "Encoded",
@@ -38,7 +39,7 @@ __all__ = [
     "PredictRequest",
     "ProtocolError",
     "RaggedOutput",
-    "RowTexts",
+    "ReadTogether",
     "Rows",
     "TooManyInstances",
     "UnknownSignature",
@@ -51,5 +52,4 @@ __all__ = [
     "decode_predict",
     "encode_predict",
     "oip_format",
-    "row_texts",
 ]

@@ -8,41 +8,56 @@ which is also what says what is wrong (``oip_request``, ``oip_plan``, ``oip_valu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from server.protocol.oip_codec import InferCall, OipCodec
 from server.protocol.oip_request import header_bytes
-from server.protocol.wire import Asked
+from server.protocol.wire import Asked, ReadTogether
 from server.signature import STRING
 
 __all__ = ["OIP_JSON", "OipFormat", "oip_format"]
 
 #: Codecs kept.
 _MAX_CODECS = 256
-#: By the identity of the signature. A codec holds its signature, so an identity here is never reused for another.
-_CODECS: dict[int, OipCodec] = {}
+#: By the identity of the signature, and the version, which answers name. A codec holds its signature, so an identity
+#: here is never reused for another.
+_CODECS: dict[tuple[int, int], OipCodec] = {}
 
 
 class OipFormat:
     """Bodies of which the first ``n_json`` bytes are JSON; None: all of them."""
 
-    __slots__ = ("_n_json",)
+    __slots__ = ("n_json",)
 
     def __init__(self, n_json: int | None) -> None:
-        self._n_json = n_json
+        self.n_json = n_json
 
     def n_parsed(self, body: bytes, asked: Asked) -> int:
         """Return how many of a body's bytes have to be looked at: its JSON, and binary values that are strings."""
-        if self._n_json is None or any(tensor.dtype == STRING for tensor in asked.signature.inputs):
+        if self.n_json is None or any(tensor.dtype == STRING for tensor in asked.signature.inputs):
             return len(body)
-        return min(self._n_json, len(body))
+        return min(self.n_json, len(body))
 
     def decode(self, body: bytes, asked: Asked, *, max_instances: int) -> InferCall:
         """Read the body of an inference request. Errors: every ProtocolError but UnknownSignature."""
-        codec = _CODECS.get(id(asked.signature))
-        if codec is None:
-            if len(_CODECS) >= _MAX_CODECS:
-                _CODECS.clear()
-            codec = _CODECS[id(asked.signature)] = OipCodec(asked)
-        return codec.decode(body, n_json=self._n_json, max_instances=max_instances)
+        return _codec_of(asked).decode(body, n_json=self.n_json, max_instances=max_instances)
+
+    @staticmethod
+    def decode_many(
+        bodies: Sequence[bytes], n_jsons: Sequence[int | None], asked: Asked, *, max_instances: int
+    ) -> ReadTogether:
+        """Read the bodies of several inference requests to one version, each with its own ``n_json``."""
+        return _codec_of(asked).decode_many(bodies, n_jsons, max_instances=max_instances)
+
+
+def _codec_of(asked: Asked) -> OipCodec:
+    key = id(asked.signature), asked.version
+    codec = _CODECS.get(key)
+    if codec is None:
+        if len(_CODECS) >= _MAX_CODECS:
+            _CODECS.clear()
+        codec = _CODECS[key] = OipCodec(asked)
+    return codec
 
 
 OIP_JSON = OipFormat(None)

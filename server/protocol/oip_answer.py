@@ -1,12 +1,13 @@
 """Writes answers of the Open Inference Protocol.
 
 Values are flat, as other servers write them; FP16 and BF16 only in binary, which the plan has seen to. What surrounds
-the values is the same for all answers of one plan where shapes are fixed, and is written once.
+the values is the same for all answers of so many rows where shapes are fixed, and is written once.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -16,57 +17,84 @@ import orjson
 
 from server.protocol.dtypes import numpy_dtype
 from server.protocol.oip_datatypes import datatype_of
-from server.protocol.oip_plan import Plan
+from server.protocol.oip_plan import PlannedOutput
 from server.protocol.rows import JSON, Array, Column, Encoded
 from server.protocol.tensor_rows import stacked
 from server.protocol.tfs_encode import float_tokens, json_strings
+from server.protocol.tfs_many import cells
 from server.signature import STRING, ModelSignature, TensorSignature
 
-__all__ = ["AnswerWriter"]
+__all__ = ["AnswerWriter", "OutputTexts"]
 
 _JSON_ONLY = (JSON,)
 _OCTETS = (b"content-type", b"application/octet-stream")
 _LENGTH = struct.Struct("<I")
+#: Numbers of rows for which what stands around them is kept.
+_MAX_CONSTANTS = 256
 
 
 class AnswerWriter:
-    """Writes the answers to one plan's requests of one version."""
+    """Writes the answers to requests for the same outputs of one version, an ``AnswerForm``.
 
-    __slots__ = ("_constants", "_head", "_is_fixed", "_is_single", "_outputs", "_tensors")
+    ``is_single``: they have no dimension of examples.
+    """
 
-    def __init__(self, plan: Plan, signature: ModelSignature, *, model: str, version: int) -> None:
-        self._outputs = plan.outputs
-        self._is_single = plan.is_single
-        self._tensors = [signature.outputs[wanted.index] for wanted in plan.outputs]
+    __slots__ = ("_constants", "_head", "_headers", "_is_fixed", "_is_joined", "_is_single", "_outputs", "_tensors")
+
+    def __init__(
+        self,
+        outputs: Sequence[PlannedOutput],
+        signature: ModelSignature,
+        *,
+        is_single: bool,
+        model: str,
+        version: int,
+    ) -> None:
+        self._outputs = outputs
+        self._is_single = is_single
+        self._tensors = [signature.outputs[wanted.index] for wanted in outputs]
         about = {"model_name": model, "model_version": str(version)}
         self._head = json.dumps(about, separators=(",", ":"))[:-1].encode()
         self._is_fixed = all(
             tensor.is_fixed and not (wanted.is_binary and tensor.dtype == STRING)
-            for wanted, tensor in zip(plan.outputs, self._tensors, strict=True)
+            for wanted, tensor in zip(outputs, self._tensors, strict=True)
         )
-        #: The text before, between and after the values, once it was written and is the same for every answer.
-        self._constants: list[bytes] | None = None
+        #: True: all answers of a batch can be cut out of it.
+        self._is_joined = all(
+            tensor.is_fixed and tensor.dtype != STRING and 0 not in tensor.shape for tensor in self._tensors
+        )
+        #: By the number of rows, the text before, between and after the values where it is the same for every answer,
+        #: and where that is all there is before binary values, it as a whole, with its headers.
+        self._constants: dict[int, list[bytes]] = {}
+        self._headers: dict[int, Encoded] = {}
 
-    def write(self, outputs: Sequence[Column], *, id_text: bytes | None) -> Encoded:
+    def one(self, outputs: Sequence[Column], id_text: bytes | None) -> Encoded:
         """Write an answer; ``outputs`` are in the signature's order, ``id_text`` is the id's JSON, None: there is none.
 
         Errors: RaggedOutput.
         """
-        arrays: list[Array] = []
+        arrays = [
+            self._array(outputs[wanted.index], tensor)
+            for wanted, tensor in zip(self._outputs, self._tensors, strict=True)
+        ]
         texts: list[bytes] = []
         octets: list[Any] = []
-        for wanted, tensor in zip(self._outputs, self._tensors, strict=True):
-            array = self._array(outputs[wanted.index], tensor)
-            arrays.append(array)
+        for wanted, array in zip(self._outputs, arrays, strict=True):
             if wanted.is_binary:
                 octets.append(_octets(array))
             else:
                 texts.append(_text(array))
-        constants = self._constants
-        if constants is None:
-            constants = self._surroundings(arrays, octets)
-            if self._is_fixed:
-                self._constants = constants
+        if self._is_fixed:
+            constants = self.constants(len(outputs[self._outputs[0].index]))
+        else:
+            sizes = [octet.nbytes if isinstance(octet, np.ndarray) else len(octet) for octet in octets]
+            constants = self._surroundings([array.shape for array in arrays], sizes)
+        return self.put_together(constants, texts, octets, id_text)
+
+    def put_together(
+        self, constants: Sequence[bytes], texts: Sequence[bytes], octets: Sequence[Any], id_text: bytes | None
+    ) -> Encoded:
+        """Return an answer of JSON ``texts`` and binary ``octets``, one of them for each output."""
         parts: list[Any] = [self._head, constants[0]]
         if id_text is not None:
             parts[1:1] = (b',"id":', id_text)
@@ -75,7 +103,58 @@ class AnswerWriter:
         if not octets:
             return b"".join(parts), _JSON_ONLY
         n_header = sum(map(len, parts))
-        return b"".join(parts + octets), (_OCTETS, (b"inference-header-content-length", b"%d" % n_header))
+        return b"".join(parts + list(octets)), (_OCTETS, (b"inference-header-content-length", b"%d" % n_header))
+
+    def texts(self, outputs: Sequence[Column], n_rows: int) -> OutputTexts | None:
+        """Write the first ``n_rows`` of a batch's outputs; None: each answer is to be written by itself."""
+        if not self._is_joined:
+            return None
+        written: list[list[bytes]] = []
+        octets: list[tuple[memoryview, int]] = []
+        for wanted, tensor in zip(self._outputs, self._tensors, strict=True):
+            column = outputs[wanted.index]
+            dtype = numpy_dtype(tensor.dtype)
+            if isinstance(column, list) or column.dtype != dtype or not column.flags.c_contiguous:
+                return None
+            flat = column.reshape(len(column), -1)
+            if wanted.is_binary:
+                # By way of uint8: a buffer has no name for bfloat16.
+                octets.append((flat.reshape(-1).view(np.uint8).data, flat.shape[1] * dtype.itemsize))
+                continue
+            texts = cells(flat, n_rows)
+            if texts is None:
+                return None
+            written.append(texts)
+        return OutputTexts(self, written, octets)
+
+    def constants(self, n: int) -> list[bytes]:
+        """Return the text before, between and after the values of an answer of ``n`` rows of fixed shapes."""
+        found = self._constants.get(n)
+        if found is None:
+            shapes = [
+                tuple(dim for dim in tensor.shape if isinstance(dim, int))
+                if self._is_single
+                else (n, *(dim for dim in tensor.shape if isinstance(dim, int)))
+                for tensor in self._tensors
+            ]
+            sizes = [
+                math.prod(shape) * numpy_dtype(tensor.dtype).itemsize
+                for wanted, tensor, shape in zip(self._outputs, self._tensors, shapes, strict=True)
+                if wanted.is_binary
+            ]
+            if len(self._constants) >= _MAX_CONSTANTS:
+                self._constants.clear()
+            found = self._constants[n] = self._surroundings(shapes, sizes)
+        return found
+
+    def binary_header(self, n: int) -> Encoded:
+        """Return what stands before the values of an answer of ``n`` rows that are all binary, and its headers."""
+        found = self._headers.get(n)
+        if found is None:
+            if len(self._headers) >= _MAX_CONSTANTS:
+                self._headers.clear()
+            found = self._headers[n] = self.put_together(self.constants(n), (), (b"",), None)
+        return found
 
     def _array(self, column: Column, tensor: TensorSignature) -> Array:
         """Return one array of all examples, or of the only one where the plan has no dimension for them."""
@@ -87,23 +166,46 @@ class AnswerWriter:
             array = np.asarray(array, dtype, order="C")
         return array
 
-    def _surroundings(self, arrays: Sequence[Array], octets: Sequence[Any]) -> list[bytes]:
+    def _surroundings(self, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> list[bytes]:
         pieces = [',"outputs":[']
-        sizes = (octet.nbytes if isinstance(octet, np.ndarray) else len(octet) for octet in octets)
-        for place, (wanted, tensor, array) in enumerate(zip(self._outputs, self._tensors, arrays, strict=True)):
+        left = iter(sizes)
+        for place, (wanted, tensor, shape) in enumerate(zip(self._outputs, self._tensors, shapes, strict=True)):
             described: dict[str, Any] = {
                 "name": tensor.name,
                 "datatype": datatype_of(tensor.dtype),
-                "shape": list(array.shape),
+                "shape": list(shape),
             }
             if wanted.is_binary:
-                described["parameters"] = {"binary_data_size": next(sizes)}
+                described["parameters"] = {"binary_data_size": next(left)}
             text = json.dumps(described, separators=(",", ":"))
             pieces[-1] += ("," if place else "") + (text if wanted.is_binary else text[:-1] + ',"data":')
             if not wanted.is_binary:
                 pieces.append("}")
         pieces[-1] += "]}"
         return [piece.encode() for piece in pieces]
+
+
+class OutputTexts:
+    """The outputs of a batch, ready to be cut into answers: of each row its JSON, or its bytes among all."""
+
+    __slots__ = ("_octets", "_texts", "_writer")
+
+    def __init__(
+        self, writer: AnswerWriter, texts: Sequence[list[bytes]], octets: Sequence[tuple[memoryview, int]]
+    ) -> None:
+        self._writer = writer
+        self._texts = texts
+        self._octets = octets
+
+    def answer(self, start: int, stop: int, id_text: bytes | None) -> Encoded:
+        """Return the answer that has these rows."""
+        n = stop - start
+        octets = [values[start * size : stop * size] for values, size in self._octets]
+        if id_text is None and not self._texts:
+            header, headers = self._writer.binary_header(n)
+            return b"".join([header, *octets]), headers
+        texts = [b"[%b]" % (rows[start] if n == 1 else b",".join(rows[start:stop])) for rows in self._texts]
+        return self._writer.put_together(self._writer.constants(n), texts, octets, id_text)
 
 
 def _octets(array: Array) -> Any:

@@ -11,18 +11,22 @@ from server.protocol.errors import MalformedRequest, WrongDtype
 from server.protocol.oip_answer import AnswerWriter
 from server.protocol.oip_datatypes import DATATYPES
 from server.protocol.oip_form import Form, KnownForms, Parts, message_of, split
+from server.protocol.oip_many import Found, read_together
 from server.protocol.oip_plan import Plan, plan_request
 from server.protocol.oip_raw import plan_raw
 from server.protocol.oip_request import exact_request
 from server.protocol.oip_values import JsonSource, ValueReader
 from server.protocol.rows import Array, Column, Encoded, Rows
 from server.protocol.seeds import fresh_seeds
-from server.protocol.wire import Asked
+from server.protocol.wire import Asked, ReadTogether
+from server.signature import STRING, TensorSignature
 
 __all__ = ["InferCall", "OipCodec"]
 
 #: Longer forms are not remembered.
 _MAX_FORM_BYTES = 4_096
+#: Of a body without JSON.
+_NO_PARTS: Parts = ((), [], None)
 
 
 class InferCall:
@@ -47,24 +51,35 @@ class InferCall:
 
     def encode(self, outputs: Sequence[Column]) -> Encoded:
         """Write the answer; ``outputs`` are in the signature's order. Errors: RaggedOutput."""
-        return self._prepared.writer.write(outputs, id_text=self._id_text)
+        return self._prepared.writer.one(outputs, self._id_text)
 
 
 class Prepared:
     """A plan, with what reads the values and writes the answers of every request that has it."""
 
-    __slots__ = ("_is_plain", "_readers", "_sources", "_tensors", "plan", "writer")
+    __slots__ = ("_is_plain", "_tensors", "is_alone", "is_joined", "plan", "readers", "shapes", "sources", "writer")
 
-    def __init__(self, plan: Plan, asked: Asked, readers: Sequence[ValueReader]) -> None:
+    def __init__(
+        self, plan: Plan, tensors: Sequence[TensorSignature], readers: Sequence[ValueReader], writer: AnswerWriter
+    ) -> None:
         self.plan = plan
-        self.writer = AnswerWriter(plan, asked.signature, model=asked.name, version=asked.version)
-        self._tensors = asked.signature.inputs
-        self._readers = readers
-        self._sources = [
+        self.writer = writer
+        self._tensors = tensors
+        self.readers = readers
+        #: What reads the inputs that are JSON, in the order in which they are sent.
+        self.sources = [
             (planned.index, JsonSource(readers[planned.index], planned.shape))
             for planned in plan.inputs
             if planned.n_bytes is None
         ]
+        #: True: it has a deadline or a priority of its own.
+        self.is_alone = plan.timeout_s is not None or plan.priority is not None
+        #: The shape of one row of each input, of those that are fixed.
+        self.shapes = [tuple(dim for dim in tensor.shape if isinstance(dim, int)) for tensor in tensors]
+        #: True: every input was sent, and all of its rows are alike.
+        self.is_joined = len(plan.inputs) == len(tensors) and all(
+            tensor.is_fixed and tensor.dtype != STRING and 0 not in tensor.shape for tensor in tensors
+        )
         #: True: the values of the only input are the only column as they are.
         self._is_plain = len(self._tensors) == 1 and self._tensors[0].is_fixed and not plan.is_single
 
@@ -77,7 +92,7 @@ class Prepared:
         if len(body) - start != self.plan.n_binary or not _is_text(id_text):
             return None
         arrays: dict[int, Array] = {}
-        for (index, source), text in zip(self._sources, values, strict=True):
+        for (index, source), text in zip(self.sources, values, strict=True):
             array = source.read(text, body_bytes=len(body))
             if array is None:
                 return None
@@ -97,7 +112,7 @@ class Prepared:
         for planned in plan.inputs:
             n_bytes = planned.n_bytes
             if n_bytes is not None:
-                reader = self._readers[planned.index]
+                reader = self.readers[planned.index]
                 arrays[planned.index] = reader.from_bytes(body, start, n_bytes, planned.shape, is_bare=planned.is_bare)
                 start += n_bytes
         if self._is_plain:
@@ -123,6 +138,9 @@ class OipCodec:
         self._signature = signature = asked.signature
         self._forms: KnownForms[Form, Prepared] = KnownForms()
         self._raw_forms: KnownForms[int, Prepared] = KnownForms()
+        #: By their bytes, forms that nothing was cut out of: all values are binary.
+        self._headers: KnownForms[bytes, tuple[Parts, Prepared]] = KnownForms()
+        self._writers: KnownForms[object, AnswerWriter] = KnownForms()
         self._nameless = next(
             (tensor for tensor in (*signature.inputs, *signature.outputs) if tensor.dtype not in DATATYPES), None
         )
@@ -149,7 +167,46 @@ class OipCodec:
 
     def forget(self) -> None:
         """Forget the forms that are known."""
-        self._forms, self._raw_forms = KnownForms(), KnownForms()
+        self._forms, self._raw_forms, self._headers = KnownForms(), KnownForms(), KnownForms()
+
+    def decode_many(
+        self, bodies: Sequence[bytes], n_jsons: Sequence[int | None], *, max_instances: int
+    ) -> ReadTogether:
+        """Read several requests at once: those whose form is known. The others are read alone, and known then."""
+        found: list[Found] = []
+        alone: list[int] = []
+        for member, (body, n_json) in enumerate(zip(bodies, n_jsons, strict=True)):
+            known = self._known(body, n_json)
+            start = len(body) if n_json is None else n_json
+            if known is None:
+                alone.append(member)
+                continue
+            parts, prepared = known
+            plan = prepared.plan
+            if plan.n > max_instances or len(body) - start != plan.n_binary or prepared.is_alone:
+                alone.append(member)
+            else:
+                found.append((member, parts, prepared, body, start))
+        return read_together(found, alone)
+
+    def _known(self, body: bytes, n_json: int | None) -> tuple[Parts, Prepared] | None:
+        """Return a body's parts and what was made of its form, if that is known."""
+        if n_json == 0:
+            raw = self._raw_forms.get(len(body))
+            return None if raw is None else (_NO_PARTS, raw)
+        text = body if n_json is None else body[:n_json]
+        if n_json is not None and (known := self._headers.get(text)) is not None:
+            return known
+        parts = split(text)
+        prepared = None if parts is None else self._forms.get(parts[0])
+        if parts is None or prepared is None or not _is_text(parts[2]):
+            return None
+        if parts[0] == (text,):
+            self._headers.keep(text, (parts, prepared))
+        elif parts[1]:
+            # Python's own writer puts a space before each value.
+            parts = parts[0], [value.lstrip() for value in parts[1]], parts[2]
+        return parts, prepared
 
     def _decode(
         self,
@@ -208,7 +265,14 @@ class OipCodec:
             )
 
     def _prepared(self, plan: Plan) -> Prepared:
-        return Prepared(plan, self._asked, self._readers)
+        asked, answer = self._asked, (plan.outputs, plan.is_single)
+        writer = self._writers.get(answer)
+        if writer is None:
+            writer = AnswerWriter(
+                plan.outputs, asked.signature, is_single=plan.is_single, model=asked.name, version=asked.version
+            )
+            self._writers.keep(answer, writer)
+        return Prepared(plan, asked.signature.inputs, self._readers, writer)
 
 
 def _is_text(id_text: bytes | None) -> bool:

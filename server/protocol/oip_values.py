@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,13 @@ class ValueReader:
             return booleans(octets, f"input {self._tensor.name!r}").reshape(shape)
         return np.frombuffer(body, self._dtype, n_bytes // self._dtype.itemsize, start).reshape(shape)
 
+    def of_bytes(self, data: bytes) -> Array | None:
+        """Return the values of several requests, flat; None: some are no values. Not for strings, nor for none."""
+        values = np.frombuffer(data, self._dtype)
+        if self._dtype == np.bool_ and values.view(np.uint8).max() > 1:
+            return None
+        return values
+
     def _rows(self, shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
         """Return how many examples a shape has, and the shape of one."""
         return (shape[0], shape[1:]) if len(shape) > self._rank else (1, shape)
@@ -125,7 +133,7 @@ class ValueReader:
 class JsonSource:
     """Reads the JSON of one input again and again, at one shape."""
 
-    __slots__ = ("_inner", "_n_brackets", "_numbers", "_reader", "_shape", "_size")
+    __slots__ = ("_flat", "_inner", "_n_brackets", "_numbers", "_reader", "_shape", "_size")
 
     def __init__(self, reader: ValueReader, shape: tuple[int, ...]) -> None:
         self._reader = reader
@@ -133,6 +141,7 @@ class JsonSource:
         self._shape = shape
         self._inner = shape[1:]
         self._size = math.prod(shape)
+        self._flat: tuple[int, ...] = (self._size,)
         #: As many as nested arrays of this shape need, so that none is where a value belongs.
         self._n_brackets, arrays = 0, 1
         for length in shape:
@@ -152,6 +161,40 @@ class JsonSource:
             return self._reader.from_value(parse_json(text), self._shape)
         except ProtocolError:
             return None
+
+    def read_many(self, texts: Sequence[bytes]) -> Array | None:
+        """Read arrays of several requests, all nested as the shape says or all flat, end to end and flat.
+
+        None: one of them may be something else. Together at most ``SHARED_PARSER_MAX_BYTES``.
+        """
+        if self._numbers is None:
+            return None
+        n_brackets, inner = 1, self._flat
+        n_elements = len(texts)
+        if texts[0][1:2] == b"[":
+            # What stands between the outer brackets: rows.
+            texts = [text[1:-1] for text in texts]
+            n_brackets, inner = self._n_brackets - 1, self._inner
+            n_elements *= self._shape[0]
+        for text in texts:
+            if (
+                text[:1] != b"["
+                or text[-1:] != b"]"
+                or text.count(b"[") != n_brackets
+                or text.count(b"]") != n_brackets
+            ):
+                return None
+        joined = b"[%b]" % b",".join(texts)
+        if b'"' in joined:
+            return None
+        try:
+            parsed = parser_for(len(joined)).parse(joined)
+            if len(parsed) != n_elements or not has_shape(parsed, inner):
+                return None
+            flat = self._numbers.take(parsed)
+        except (ValueError, TypeError, LookupError, AttributeError, RuntimeError):
+            return None
+        return None if flat is None or flat.size != len(texts) * self._size else flat
 
     def _fast(self, text: bytes, body_bytes: int) -> Array | None:
         # No proxy of the document may outlive this call: the parser refuses its next document while one lives.

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["JSON", "Array", "Column", "Encoded", "Headers", "ManyRequests", "PredictRequest", "Rows"]
+__all__ = ["JSON", "Array", "Column", "Encoded", "Headers", "PredictRequest", "Rows", "end_to_end"]
 
 #: Lower-case names and values.
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -46,20 +46,24 @@ class Rows:
         return sum(map(_column_bytes, self.columns))
 
 
+def end_to_end(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of several requests to one entry point as one."""
+    columns: list[Column] = []
+    for column in zip(*(rows.columns for rows in parts), strict=True):
+        if isinstance(column[0], list):
+            columns.append([row for part in column for row in part])
+        else:
+            columns.append(np.concatenate(column))
+    lengths = None if parts[0].lengths is None else [each for rows in parts for each in rows.lengths or ()]
+    return Rows(sum(rows.n for rows in parts), tuple(columns), lengths)
+
+
 def _column_bytes(column: Column) -> int:
     if isinstance(column, list):
         return sum(map(_column_bytes, column))
     if column.dtype == object:
         return column.nbytes + sum(map(len, column.flat))
     return column.nbytes
-
-
-@dataclass(slots=True, eq=False)
-class ManyRequests:
-    """Requests that were read together. Shapes: ``column`` is ``[sum(counts), *shape]``, the rows in their order."""
-
-    column: Array
-    counts: list[int]
 
 
 class Encoder(Protocol):

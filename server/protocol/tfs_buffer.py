@@ -16,7 +16,7 @@ from typing import Any
 
 from server.protocol.dtypes import kind_of
 from server.protocol.number_buffers import SHARED_PARSER_MAX_BYTES, NumberBuffer, has_shape, parser_for
-from server.protocol.rows import Array, Column, ManyRequests, PredictRequest, Rows
+from server.protocol.rows import Array, Column, PredictRequest, Rows
 from server.protocol.tfs_many import cut_out
 from server.signature import ModelSignature
 
@@ -62,13 +62,16 @@ class BufferReader:
         except (ValueError, TypeError, LookupError, AttributeError, RuntimeError):
             return None
 
-    def decode_many(self, bodies: Sequence[bytes], *, max_instances: int) -> ManyRequests | None:
-        """Read the bodies of several requests at once, or return None: then each is to be read alone.
+    @property
+    def reads_many(self) -> bool:
+        """True if several requests can be read at once: where shapes are fixed, and of at least one dimension."""
+        return bool(self._shape) and self._max_length is None
 
-        Shapes: fixed ones alone, of at least one dimension. Together at most ``SHARED_PARSER_MAX_BYTES``.
+    def decode_many(self, bodies: Sequence[bytes], *, max_instances: int) -> tuple[Array, list[int]] | None:
+        """Read the bodies of several requests at once: all of their rows, and how many each has.
+
+        Together at most ``SHARED_PARSER_MAX_BYTES``. None: each is to be read alone.
         """
-        if not self._shape or self._max_length is not None:
-            return None
         found = cut_out(bodies, row_brackets=self._row_brackets, max_instances=max_instances)
         if found is None or len(found[0]) > SHARED_PARSER_MAX_BYTES:
             return None
@@ -77,7 +80,7 @@ class BufferReader:
             column = self._column(parser_for(len(joined)).parse(joined), sum(counts))
         except (ValueError, TypeError, LookupError, AttributeError, RuntimeError):
             return None
-        return None if column is None else ManyRequests(column, counts)
+        return None if column is None else (column, counts)
 
     def _read(self, document: Any, body: bytes, max_instances: int) -> PredictRequest | None:
         instances = document["instances"]

@@ -14,26 +14,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from server.protocol.by_signature import BySignature
-from server.protocol.errors import UnknownSignature
-from server.protocol.rows import Column, ManyRequests, PredictRequest, Rows
+from server.protocol.errors import ProtocolError, UnknownSignature
+from server.protocol.rows import JSON, Column, Encoded, PredictRequest, Rows, end_to_end
 from server.protocol.seeds import fresh_seeds
 from server.protocol.tfs_buffer import BufferReader
 from server.protocol.tfs_encode import encode_predict
 from server.protocol.tfs_exact import ExactReader
+from server.protocol.tfs_many import RowTexts, row_texts
 from server.protocol.tfs_typed import TypedReader
-from server.protocol.wire import Asked
+from server.protocol.wire import Asked, ManyRequests, ReadTogether
 from server.signature import ModelSignature
 
 __all__ = ["TFS_JSON", "PredictCodec", "codec_for", "decode_predict", "encode_predict"]
 
 #: Names by which a request may ask for the only signature that a model has.
 _SIGNATURE_NAMES = frozenset({None, "", "serving_default"})
+_JSON_ONLY = (JSON,)
 
 
 class PredictCodec:
-    """Decodes and encodes predictions of one signature. Make one for each signature and keep it."""
+    """Decodes and encodes predictions of one signature. Make one for each signature and keep it.
 
-    __slots__ = ("_exact", "_many", "_readers", "signature")
+    It is the ``AnswerForm`` of requests in row form, too.
+    """
+
+    __slots__ = ("_exact", "_many", "_names", "_readers", "signature")
 
     def __init__(self, signature: ModelSignature) -> None:
         self.signature = signature
@@ -46,7 +51,9 @@ class PredictCodec:
             readers.append((TypedReader.compile(signature), signature))
         #: With each whether it reads requests that leave the optional inputs out.
         self._readers = tuple((reader, read is not signature) for reader, read in readers if reader is not None)
-        self._many = readers[0][0] if bare is signature and isinstance(readers[0][0], BufferReader) else None
+        buffer = readers[0][0] if bare is signature else None
+        self._many = buffer if isinstance(buffer, BufferReader) and buffer.reads_many else None
+        self._names = [tensor.name for tensor in signature.outputs]
         self._exact = ExactReader(signature)
 
     def decode(self, body: bytes, *, max_instances: int) -> PredictRequest:
@@ -64,10 +71,43 @@ class PredictCodec:
         request.codec = self
         return request
 
-    def decode_many(self, bodies: Sequence[bytes], *, max_instances: int) -> ManyRequests | None:
-        """Read several requests at once, or return None: then each is to be read alone."""
-        reader = self._many
-        return None if reader is None else reader.decode_many(bodies, max_instances=max_instances)
+    def decode_many(self, bodies: Sequence[bytes], *, max_instances: int) -> ReadTogether:
+        """Read several requests in row form, at once where that can be done, or one by one."""
+        if self._many is None:
+            return self._decode_each(bodies, max_instances)
+        found = self._many.decode_many(bodies, max_instances=max_instances)
+        if found is None:
+            return ReadTogether()
+        column, counts = found
+        return self._together(range(len(bodies)), Rows(len(column), (column,)), counts)
+
+    def _decode_each(self, bodies: Sequence[bytes], max_instances: int) -> ReadTogether:
+        parts: dict[int, Rows] = {}
+        for member, body in enumerate(bodies):
+            try:
+                request = self.decode(body, max_instances=max_instances)
+            except ProtocolError:
+                continue  # alone, it is told
+            if request.row_form:
+                parts[member] = request.rows
+        alone = [member for member in range(len(bodies)) if member not in parts]
+        if not parts:
+            return ReadTogether(alone=alone)
+        each = list(parts.values())
+        return self._together(list(parts), end_to_end(each), [rows.n for rows in each], alone)
+
+    def _together(
+        self, members: Sequence[int], rows: Rows, counts: list[int], alone: Sequence[int] = ()
+    ) -> ReadTogether:
+        return ReadTogether([ManyRequests(members, rows, counts, self, [None] * len(counts))], list(alone))
+
+    def texts(self, outputs: Sequence[Column], n_rows: int) -> RowTexts | None:
+        """Write the first ``n_rows`` of a batch's outputs, or return None: then each answer is written by itself."""
+        return row_texts(outputs, self._names, n_rows)
+
+    def one(self, outputs: Sequence[Column], _id_text: bytes | None) -> Encoded:
+        """Write an answer in row form."""
+        return self.encode(outputs, row_form=True), _JSON_ONLY
 
     def _filled(self, rows: Rows) -> tuple[Column, ...]:
         """Return the columns of all inputs: those that were sent, and fresh seeds."""
@@ -90,6 +130,9 @@ def codec_for(signature: ModelSignature) -> PredictCodec:
 class TfsJson:
     """The wire format: each signature's codec."""
 
+    #: All of a body is JSON.
+    n_json: int | None = None
+
     @staticmethod
     def n_parsed(body: bytes, _asked: Asked) -> int:
         """Return how many of a body's bytes have to be looked at: all."""
@@ -99,6 +142,13 @@ class TfsJson:
     def decode(body: bytes, asked: Asked, *, max_instances: int) -> PredictRequest:
         """Read the body of a prediction. Errors: every ProtocolError."""
         return codec_for(asked.signature).decode(body, max_instances=max_instances)
+
+    @staticmethod
+    def decode_many(
+        bodies: Sequence[bytes], _n_jsons: Sequence[int | None], asked: Asked, *, max_instances: int
+    ) -> ReadTogether:
+        """Read the bodies of several predictions of one model."""
+        return codec_for(asked.signature).decode_many(bodies, max_instances=max_instances)
 
 
 TFS_JSON = TfsJson()

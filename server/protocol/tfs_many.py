@@ -20,14 +20,15 @@ from collections.abc import Sequence
 
 import orjson
 
-from server.protocol.rows import Array, Column
+from server.protocol.rows import JSON, Array, Column, Encoded
 from server.protocol.tfs_encode import NATIVE
 
-__all__ = ["RowTexts", "cut_out", "row_texts"]
+__all__ = ["RowTexts", "cells", "cut_out", "row_texts"]
 
 #: How a body may begin and end, as the writers of JSON in common use have it.
 _OPENINGS = frozenset({b'{"instances":[', b'{"instances": [', b'{ "instances": ['})
 _OPEN, _CLOSE = b"[]"
+_JSON_ONLY = (JSON,)
 
 
 def cut_out(bodies: Sequence[bytes], *, row_brackets: int, max_instances: int) -> tuple[bytes, list[int]] | None:
@@ -58,37 +59,57 @@ def cut_out(bodies: Sequence[bytes], *, row_brackets: int, max_instances: int) -
 
 
 class RowTexts:
-    """The rows of one output as JSON, ready to be put into answers."""
+    """The rows of a batch's outputs as JSON, ready to be put into answers. ``row``: how one is written around them."""
 
-    __slots__ = ("_after", "_before", "_between", "_texts")
+    __slots__ = ("_one", "_row", "_texts")
 
-    def __init__(self, texts: list[bytes], rank: int) -> None:
+    def __init__(self, texts: Sequence[bytes] | Sequence[tuple[bytes, ...]], row: bytes) -> None:
         self._texts = texts
-        self._before = b'{"predictions":[' + b"[" * rank
-        self._between = b"]" * rank + b"," + b"[" * rank
-        self._after = b"]" * rank + b"]}"
+        self._row = row
+        self._one = b'{"predictions":[%b]}' % row
 
-    def body(self, start: int, stop: int) -> bytes:
+    def answer(self, start: int, stop: int, _id_text: bytes | None) -> Encoded:
         """Return the answer that has these rows."""
+        texts = self._texts
         if stop - start == 1:
-            return b"%b%b%b" % (self._before, self._texts[start], self._after)
-        return b"%b%b%b" % (self._before, self._between.join(self._texts[start:stop]), self._after)
+            return self._one % texts[start], _JSON_ONLY
+        return b'{"predictions":[%b]}' % b",".join([self._row % text for text in texts[start:stop]]), _JSON_ONLY
 
 
-def row_texts(outputs: Sequence[Column], n_rows: int) -> RowTexts | None:
-    """Write the first ``n_rows`` of a batch's only output; None where it takes more than the writer's own numbers.
+def row_texts(outputs: Sequence[Column], names: Sequence[str], n_rows: int) -> RowTexts | None:
+    """Write the first ``n_rows`` of a batch's outputs; None where it takes more than the writer's own numbers.
 
-    Shapes: ``[bucket, *shape]``.
+    Shapes: ``[bucket, *shape]`` each.
     """
-    output: Array | Column = outputs[0]
-    if len(outputs) != 1 or isinstance(output, list) or not _is_plain(output):
+    columns: list[list[bytes]] = []
+    values: list[bytes] = []
+    for output in outputs:
+        column = cells(output, n_rows)
+        if column is None:
+            return None
+        rank = output.ndim - 1  # type: ignore[union-attr]
+        columns.append(column)
+        values.append(b"[" * rank + b"%b" + b"]" * rank)
+    if len(columns) == 1:
+        return RowTexts(columns[0], values[0])
+    keys = [orjson.dumps(name).replace(b"%", b"%%") for name in names]
+    row = b",".join([b"%b:%b" % member for member in zip(keys, values, strict=True)])
+    return RowTexts(list(zip(*columns, strict=True)), b"{" + row + b"}")
+
+
+def cells(output: Column, n_rows: int) -> list[bytes] | None:
+    """Return the first ``n_rows`` rows of an output as JSON, without their outermost and innermost brackets.
+
+    None where it takes more than the writer's own numbers, or there are none.
+    """
+    if isinstance(output, list) or not _is_plain(output):
         return None
     text = orjson.dumps(output[:n_rows], option=orjson.OPT_SERIALIZE_NUMPY)
-    rank = output.ndim - 1
     if b"null" in text:  # not finite
         return None
+    rank = output.ndim - 1
     texts = text[rank + 1 : -rank - 1].split(b"]" * rank + b"," + b"[" * rank)
-    return RowTexts(texts, rank) if len(texts) == n_rows else None
+    return texts if len(texts) == n_rows else None
 
 
 def _is_plain(output: Array) -> bool:

@@ -7,12 +7,22 @@ once, or once for each request where something beside the body tells how the bod
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from server.protocol.rows import Column, Encoded, Rows
 from server.signature import ModelSignature
 
-__all__ = ["Asked", "WireFormat", "WireRequest"]
+__all__ = [
+    "AnswerForm",
+    "Asked",
+    "BatchTexts",
+    "BodyFormat",
+    "ManyRequests",
+    "ReadTogether",
+    "WireFormat",
+    "WireRequest",
+]
 
 
 class Asked(Protocol):
@@ -50,6 +60,46 @@ class WireRequest(Protocol):
         """Write the answer; ``outputs`` are in the signature's order."""
 
 
+class BatchTexts(Protocol):
+    """The outputs of a batch, written, ready to be cut into answers."""
+
+    def answer(self, start: int, stop: int, id_text: bytes | None) -> Encoded:
+        """Return the answer that has these rows: to the byte what ``AnswerForm.one`` writes."""
+
+
+class AnswerForm(Protocol):
+    """How answers are written that differ only in their rows and what they repeat of their request."""
+
+    def texts(self, outputs: Sequence[Column], n_rows: int) -> BatchTexts | None:
+        """Write the first ``n_rows`` of a batch's outputs; None: each answer is to be written by itself."""
+
+    def one(self, outputs: Sequence[Column], id_text: bytes | None) -> Encoded:
+        """Write one answer. Errors: RaggedOutput."""
+
+
+@dataclass(slots=True, eq=False)
+class ManyRequests:
+    """Requests that were read together: ``members`` says which of those that were asked for.
+
+    ``rows`` holds the rows of all in their order, ``counts`` how many each has; ``id_texts`` what each answer repeats.
+    """
+
+    members: Sequence[int]
+    rows: Rows
+    counts: list[int]
+    form: AnswerForm
+    id_texts: Sequence[bytes | None]
+
+
+@dataclass(slots=True, eq=False)
+class ReadTogether:
+    """What became of requests that were to be read together. Who is in neither is worth another try, with fewer."""
+
+    groups: list[ManyRequests] = field(default_factory=list)
+    #: Those that have to be read alone.
+    alone: list[int] = field(default_factory=list)
+
+
 class WireFormat(Protocol):
     """A format of requests and answers."""
 
@@ -58,3 +108,19 @@ class WireFormat(Protocol):
 
     def decode(self, body: bytes, asked: Asked, *, max_instances: int) -> WireRequest:
         """Read a request's body. Errors: every ProtocolError; nothing else, whatever the bytes."""
+
+
+class BodyFormat(WireFormat, Protocol):
+    """A format of which several bodies can be read at once."""
+
+    @property
+    def n_json(self) -> int | None:
+        """How many bytes of a body are JSON; None: all."""
+
+    def decode_many(
+        self, bodies: Sequence[bytes], n_jsons: Sequence[int | None], asked: Asked, *, max_instances: int
+    ) -> ReadTogether:
+        """Read the bodies of several requests of one path at once, each with its ``n_json``, as far as that works.
+
+        Together at most ``SHARED_PARSER_MAX_BYTES``, or one body. Nothing is said of what is wrong with any.
+        """

@@ -25,7 +25,7 @@ from server.web.interfaces import RequestMetrics
 from server.web.known_heads import KnownHeads
 from server.web.paths import VerbPath, canonical_path, parse_verb_path
 from server.web.predict import Predictor
-from server.web.reply_bytes import DefaultHead
+from server.web.reply_bytes import GoodHeads
 from server.web.request_headers import PredictHeaders, RequestIds
 from server.web.status import CLIENT_GONE, Reply, error_reply, stopped_reply
 
@@ -114,7 +114,7 @@ class Front:
         #: For the hot lane: plain predictions of one tick, and what they look like.
         self.gathering = Gathering(predictor)
         self.known_heads = KnownHeads()
-        self.default_head = DefaultHead()
+        self.good_heads = GoodHeads()
 
     def change(self, settings: Settings) -> None:
         """Go by these settings from now on, as far as they can change while the server runs."""

@@ -33,6 +33,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from server.protocol import Headers
 from server.web.body_wait import BodyWait
 from server.web.connection_end import IdleWait, PeerWatch, close_unread
 from server.web.errors import WebError
@@ -302,8 +303,8 @@ class HotLaneProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
             self._idle.begin()
 
-    def answered(self, hot: HotRequest, body: bytes) -> None:
-        """Write a prediction in JSON: at once where it is the only one that is waited for, else when it is its turn."""
+    def answered(self, hot: HotRequest, body: bytes, headers: Headers) -> None:
+        """Write a prediction: at once where it is the only one that is waited for, else when it is its turn."""
         waiting = self._waiting
         if (
             len(waiting) != 1
@@ -313,13 +314,13 @@ class HotLaneProtocol(HttpToolsProtocol):
             or self.pipeline
             or self.transport.is_closing()
         ):
-            hot.replied(Reply(200, body))
+            hot.replied(Reply(200, body, headers))
             return
         waiting.popleft()
         state = self.server_state
         front, own_id = self._front, hot.own_request_id
         request_id = front.ids.new() if own_id is None else own_id.encode("ascii")
-        self.transport.write(front.default_head.answer(state.default_headers, request_id, body))
+        self.transport.write(front.good_heads.answer(state.default_headers, headers, request_id, body))
         state.total_requests += 1
         self._idle.begin()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from server.protocol import WireFormat
+from server.protocol import BodyFormat, Encoded, Headers
 from server.web.paths import VerbPath
 from server.web.predict import PredictCall
 from server.web.status import Reply
@@ -24,8 +24,8 @@ class Lane(Protocol):
     def flush(self) -> None:
         """Write the replies whose turn it is."""
 
-    def answered(self, hot: HotRequest, body: bytes) -> None:
-        """Write a prediction, in JSON, when it is its turn."""
+    def answered(self, hot: HotRequest, body: bytes, headers: Headers) -> None:
+        """Write a prediction when it is its turn."""
 
     def new_request_id(self) -> str:
         """Make an id for a request that brought none."""
@@ -48,6 +48,8 @@ class HotRequest:
         "caller",
         "explain",
         "handle",
+        "id_text",
+        "is_answered",
         "is_gone",
         "is_plain",
         "is_whole",
@@ -74,7 +76,7 @@ class HotRequest:
         timeout_s: float | None,
         *,
         explain: bool,
-        wire: WireFormat,
+        wire: BodyFormat,
         caller: str | None = None,
         received_s: float = 0.0,
     ) -> None:
@@ -108,6 +110,10 @@ class HotRequest:
         self.call: PredictCall | None = None
         self.together: Together | None = None
         self.handle: object = None
+        #: What its answer repeats of it, as it is written there.
+        self.id_text: bytes | None = None
+        #: True: its prediction was written together with others.
+        self.is_answered = False
         self.reply: Reply | None = None
 
     @property
@@ -130,9 +136,10 @@ class HotRequest:
         elif self.together is not None:
             self.together.abandon(self)
 
-    def answered(self, body: bytes) -> None:
-        """Take a prediction in JSON; it leaves when its turn has come."""
-        self.protocol.answered(self, body)
+    def answered(self, encoded: Encoded) -> None:
+        """Take a prediction; it leaves when its turn has come."""
+        self.is_answered = True
+        self.protocol.answered(self, *encoded)
 
     def replied(self, reply: Reply) -> None:
         """Take the reply; it leaves when its turn has come."""

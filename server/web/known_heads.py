@@ -7,7 +7,7 @@ Only heads of predictions that carry nothing of their own (no id, no trace) are 
 
 from __future__ import annotations
 
-from server.protocol import WireFormat
+from server.protocol import BodyFormat
 from server.web.hot_request import HotRequest
 from server.web.paths import VerbPath
 
@@ -25,7 +25,7 @@ class KnownHead:
 
     __slots__ = ("n_body", "path", "timeout_s", "wire")
 
-    def __init__(self, path: VerbPath, wire: WireFormat, timeout_s: float | None, n_body: int) -> None:
+    def __init__(self, path: VerbPath, wire: BodyFormat, timeout_s: float | None, n_body: int) -> None:
         self.path = path
         self.wire = wire
         self.timeout_s = timeout_s

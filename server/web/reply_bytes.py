@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from server.protocol import Headers
 from server.web.status import JSON, Reply
 
-__all__ = ["DefaultHead", "reply_bytes"]
+__all__ = ["GoodHeads", "reply_bytes"]
 
 _JSON_HEAD = b"content-type: application/json\r\ncontent-length: "
 
@@ -33,19 +34,25 @@ def reply_bytes(
     return b"".join(head)
 
 
-class DefaultHead:
-    """How every good answer in JSON begins: made again when uvicorn has renewed its headers, each second."""
+class GoodHeads:
+    """How good answers begin, by the headers that say what they are: made again when uvicorn has renewed its own."""
 
-    __slots__ = ("_head", "_headers")
+    __slots__ = ("_default_headers", "_heads")
 
     def __init__(self) -> None:
-        self._headers: object = None
-        self._head = b""
+        #: uvicorn's are a new list each second.
+        self._default_headers: object = None
+        self._heads: dict[Headers, bytes] = {}
 
-    def answer(self, default_headers: Sequence[tuple[bytes, bytes]], request_id: bytes, body: bytes) -> bytes:
-        """Return a good answer in JSON that leaves its connection open."""
-        if default_headers is not self._headers:
-            self._headers = default_headers
-            lines = b"".join(b"%b: %b\r\n" % header for header in default_headers)
-            self._head = STATUS_LINE[200] + lines + _JSON_HEAD
-        return b"%b%d\r\nx-request-id: %b\r\n\r\n%b" % (self._head, len(body), request_id, body)
+    def answer(
+        self, default_headers: Sequence[tuple[bytes, bytes]], headers: Headers, request_id: bytes, body: bytes
+    ) -> bytes:
+        """Return a good answer that leaves its connection open."""
+        if default_headers is not self._default_headers:
+            self._default_headers = default_headers
+            self._heads.clear()
+        head = self._heads.get(headers)
+        if head is None:
+            lines = b"".join([b"%b: %b\r\n" % header for header in (*default_headers, *headers)])
+            head = self._heads[headers] = STATUS_LINE[200] + lines + b"content-length: "
+        return b"%b%d\r\nx-request-id: %b\r\n\r\n%b" % (head, len(body), request_id, body)
