@@ -14,6 +14,7 @@ from server.batching import PRIORITY, Batcher, ExampleFailed, Group, Item, Part
 from server.errors import RowwiseError
 from server.protocol import Column, Rows
 from server.serving_answer import Answer
+from server.serving_ticket import Ticket
 from server.signature import STRING, LengthAxis, ModelSignature, TensorSignature
 from server.statistics import EntryStatistics
 
@@ -37,54 +38,6 @@ class Taker(Protocol):
         """Take an answer that is no such piece: an error, or one that was put together."""
 
 
-class Ticket:
-    """A request under way: one item for each group that its rows fall into.
-
-    ``places`` says which rows of the request each item holds; None if one item holds them all.
-    """
-
-    __slots__ = ("_batcher", "_items", "_model", "_n_open", "_on_done", "_places")
-
-    def __init__(self, model: ServedModel, batcher: Batcher, on_done: Callable[[Answer], None]) -> None:
-        self._model = model
-        self._batcher = batcher
-        self._on_done = on_done
-        self._places: list[list[int]] | None = None
-        self._items: Sequence[Item] = ()
-        #: Items that are not done. ``on_done`` is called when it gets to 0.
-        self._n_open = 0
-
-    def submit(self, items: Sequence[Item], places: list[list[int]] | None) -> None:
-        """Queue all items or none. Errors: what ``Batcher.submit`` raises; ``on_done`` is then not called."""
-        self._items = items
-        self._places = places
-        self._n_open = len(items)
-        submit = self._batcher.submit
-        for number, item in enumerate(items):
-            try:
-                submit(item)
-            except RowwiseError:
-                # Nothing of it has run: batches are formed at the end of the tick.
-                self._on_done = _nobody
-                for queued in items[:number]:
-                    self._batcher.cancel(queued)
-                self._model.statistics.failed(0.0)
-                raise
-
-    def cancel(self) -> bool:
-        """Take back what no batch has taken. True if anything was: then ``on_done`` is called with Cancelled."""
-        taken_back = False
-        for item in self._items:
-            taken_back |= self._batcher.cancel(item)
-        return taken_back
-
-    def item_done(self, _item: Item) -> None:
-        """Note that an item has ended, however it did: the core's ``on_done``."""
-        self._n_open -= 1
-        if not self._n_open:
-            self._on_done(self._model.answer(self._items, self._places))
-
-
 class ServedModel:
     """The handle that the protocols hold: one entry point of a loaded version, and its groups."""
 
@@ -93,6 +46,7 @@ class ServedModel:
         "_batcher",
         "_clock",
         "_groups",
+        "_has_fixed_outputs",
         "_only_group",
         "_row_bytes",
         "default_timeout_s",
@@ -133,6 +87,8 @@ class ServedModel:
         self.default_timeout_s = default_timeout_s
         #: Bytes of a decoded row where they are the same for every row, so that nobody has to count.
         self._row_bytes = _row_bytes(signature)
+        #: True: a request's rows of a batch are its answer as they are.
+        self._has_fixed_outputs = not signature.axes or all(tensor.is_fixed for tensor in signature.outputs)
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:
@@ -172,8 +128,7 @@ class ServedModel:
         assert rows.lengths is not None
         members: dict[tuple[int, ...], list[int]] = {}
         for index, lengths in enumerate(rows.lengths):
-            padded = tuple(axis.bucket_for(true) for axis, true in zip(self._axes, lengths, strict=True))
-            members.setdefault(padded, []).append(index)
+            members.setdefault(self._padded(lengths), []).append(index)
         if len(members) == 1:
             ticket.submit([make(self._groups[next(iter(members))], rows)], None)
         else:
@@ -204,21 +159,20 @@ class ServedModel:
         timeout_s: float | None,
         spent_s: float,
         taker: Taker,
-    ) -> list[Item]:
-        """Queue several requests whose rows lie in one array; ``taker`` is told of each once, by its tag.
+    ) -> list[Item | Ticket | None]:
+        """Queue several requests whose rows lie end to end; ``taker`` is told of each once, by its tag.
 
-        Shapes: ``rows.columns`` hold all rows; request ``k`` has ``counts[k]`` of them from ``places[k]`` on. No length
-        axes. ``timeout_s`` None takes the model's own, for each; ``spent_s`` of it are over.
+        Shapes: ``rows`` holds all rows; request ``k`` has ``counts[k]`` of them from ``places[k]`` on. ``timeout_s``
+            None takes the model's own, for each; ``spent_s`` of it are over.
         """
-        group = self._only_group
-        assert group is not None, "requests of differing lengths are admitted one by one"
         now_s = self._clock()
         deadline_s = now_s - spent_s + (self.default_timeout_s if timeout_s is None else timeout_s)
         row_bytes = rows.n_bytes // rows.n if self._row_bytes is None else self._row_bytes
+        is_whole = self._has_fixed_outputs
 
         def done(item: Item) -> None:
             parts = item.parts
-            if item.error is None and len(parts) == 1:
+            if item.error is None and len(parts) == 1 and is_whole:
                 part = parts[0]
                 offset = part.offset
                 queue_s = part.batch.dispatched_s - now_s
@@ -227,8 +181,16 @@ class ServedModel:
             else:
                 taker.ended(item.tag, self.answer((item,), None))
 
-        items = [
-            Item(
+        only = self._only_group
+        admitted: list[Item | Ticket | None] = []
+        by_group: dict[Group, list[Item]] = {}
+        for count, place, tag, caller in zip(counts, places, tags, callers, strict=True):
+            group = self._group_of(rows, place, count) if only is None else only
+            if group is None:
+                own, left_s = _select(rows, range(place, place + count)), deadline_s - now_s
+                admitted.append(self._predict_apart(own, tag, timeout_s=left_s, caller=caller, taker=taker))
+                continue
+            item = Item(
                 group,
                 count,
                 rows,
@@ -240,16 +202,39 @@ class ServedModel:
                 first=place,
                 tag=tag,
             )
-            for count, place, tag, caller in zip(counts, places, tags, callers, strict=True)
-        ]
-        for item, error in self._batcher.submit_all(items):
-            self.statistics.failed(0.0)
-            taker.ended(item.tag, Answer(error=error, outputs=[], batch=None, queue_s=0.0))
-        return items
+            admitted.append(item)
+            by_group.setdefault(group, []).append(item)
+        for items in by_group.values():
+            for item, error in self._batcher.submit_all(items):
+                self.statistics.failed(0.0)
+                taker.ended(item.tag, Answer(error=error, outputs=[], batch=None, queue_s=0.0))
+        return admitted
+
+    def _group_of(self, rows: Rows, place: int, count: int) -> Group | None:
+        """Return the group that all rows of a request fall into; None if they fall into several."""
+        assert rows.lengths is not None
+        found = {self._padded(lengths) for lengths in rows.lengths[place : place + count]}
+        return self._groups[found.pop()] if len(found) == 1 else None
+
+    def _padded(self, lengths: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple([axis.bucket_for(true) for axis, true in zip(self._axes, lengths, strict=True)])
+
+    def _predict_apart(
+        self, rows: Rows, tag: object, *, timeout_s: float, caller: str | None, taker: Taker
+    ) -> Ticket | None:
+        """Queue a request of ``predict_many`` whose rows can't share a batch."""
+        try:
+            return self.predict(rows, timeout_s=timeout_s, on_done=partial(taker.ended, tag), caller=caller)
+        except RowwiseError as error:
+            taker.ended(tag, Answer(error=error, outputs=[], batch=None, queue_s=0.0))
+            return None
 
     def take_back(self, handle: object) -> None:
         """Take a request of ``predict_many`` back, as far as it does not run."""
-        self._batcher.cancel(handle)  # type: ignore[arg-type]
+        if isinstance(handle, Ticket):
+            handle.cancel()
+        elif isinstance(handle, Item):
+            self._batcher.cancel(handle)
 
     def _item(
         self,
@@ -286,7 +271,7 @@ class ServedModel:
             if isinstance(error, ExampleFailed):
                 error = error.placed(places[number])
         parts = first.parts
-        if error is None and len(items) == 1 and len(parts) == 1 and self._only_group is not None:
+        if error is None and len(items) == 1 and len(parts) == 1 and self._has_fixed_outputs:
             part = parts[0]
             start, stop = part.offset, part.offset + part.stop - part.start
             outputs: list[Column] = [output[start:stop] for output in part.outputs]  # type: ignore[attr-defined]
@@ -361,7 +346,3 @@ def _select(rows: Rows, indexes: Sequence[int]) -> Rows:
 
 def _not_admitted(_item: Item) -> None:
     raise AssertionError("an item that was only asked about was answered")
-
-
-def _nobody(answer: Answer) -> None:
-    """Takes the end of items of a request that was refused: its caller has the refusal already."""

@@ -182,7 +182,9 @@ class RemoteModel:
         """Send several requests whose rows lie in one array for each input; ``taker`` is told of each once."""
         tickets: list[RemoteTicket | None] = []
         for count, place, tag, caller in zip(counts, places, tags, callers, strict=True):
-            own = Rows(count, tuple(column[place : place + count] for column in rows.columns))
+            stop = place + count
+            lengths = None if rows.lengths is None else rows.lengths[place:stop]
+            own = Rows(count, tuple(column[place:stop] for column in rows.columns), lengths)
             try:
                 tickets.append(
                     self.predict(

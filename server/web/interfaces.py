@@ -147,9 +147,9 @@ class ServedModel(EntryPoint, Protocol):
         spent_s: float,
         taker: Taker,
     ) -> Sequence[object]:
-        """Admit several requests whose rows lie in one array each input, and return what ``take_back`` takes of each.
+        """Admit several requests whose rows lie end to end, and return what ``take_back`` takes of each.
 
-        Shapes: fixed ones alone. ``counts`` are the requests' rows, ``places`` the first row of each. Of ``timeout_s``,
+        Shapes: ``counts`` are the requests' rows, ``places`` the first row of each. Of ``timeout_s``,
         or the model's own, ``spent_s`` are over for each. ``taker`` is told of each once, of those that are refused
         before this returns.
         """

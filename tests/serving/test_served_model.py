@@ -49,7 +49,7 @@ class ArrayExecutor(ManualExecutor):
             row = 0
             for item, start, stop in ran.spans:
                 for number in range(start, stop):
-                    value = np.asarray(item.payload.columns[index][number], array.dtype)
+                    value = np.asarray(item.payload.columns[index][item.first + number], array.dtype)
                     array[(row, *map(slice, value.shape))] = value if value.ndim else value.item()
                     row += 1
             outputs.append(array)

@@ -139,7 +139,9 @@ class ScriptedModel:
     ) -> list[ScriptedTicket | None]:
         tickets: list[ScriptedTicket | None] = []
         for count, place, tag, caller in zip(counts, places, tags, callers, strict=True):
-            own = Rows(count, tuple(column[place : place + count] for column in rows.columns))
+            stop = place + count
+            lengths = None if rows.lengths is None else rows.lengths[place:stop]
+            own = Rows(count, tuple(column[place:stop] for column in rows.columns), lengths)
             try:
                 tickets.append(
                     self.predict(
