@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from server.after_ready import AfterReady
@@ -23,7 +22,7 @@ from server.batching import Batch, Item, Observers, QueueLimits
 from server.build import Builder, BuildLimits
 from server.catalog import Catalog
 from server.catalog_options import CatalogOptions
-from server.descriptors import connections_allowed, grpc_connections_allowed, raise_limit, with_room
+from server.descriptors import connections_allowed, grpc_connections_allowed, raise_limit
 from server.errors import RowwiseError
 from server.grpc_server import GrpcServer
 from server.hosting import Host
@@ -39,7 +38,8 @@ from server.settings import Settings
 from server.statistics import Statistics
 from server.store import Store
 from server.thread_pools import keep_pools_apart
-from server.web import HotLaneProtocol, create_app
+from server.web import create_app
+from server.web.crowding import with_room
 from server.web.front import Front
 from server.web.tracing import Tracing, start_tracing
 from server.xla_cache import keep_executables, where_kept
@@ -81,7 +81,7 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
         uvicorn_config(
             settings,
             app=front,
-            http=with_room(partial(HotLaneProtocol, front=front), most=_http_connections(settings)),
+            http=with_room(front, most=_http_connections(settings)),
         ),
         grace_s=settings.grace_s,
     )
@@ -203,7 +203,8 @@ class Service:
 
 def _http_connections(settings: Settings) -> int:
     limit = raise_limit()
-    return connections_allowed(limit) - (grpc_connections_allowed(limit) if settings.grpc_port else 0)
+    fitting = connections_allowed(limit) - (grpc_connections_allowed(limit) if settings.grpc_port else 0)
+    return min(fitting, settings.max_connections or fitting)
 
 
 def _queue_limits(settings: Settings) -> QueueLimits:

@@ -59,6 +59,7 @@ def uvicorn_config(
         log_level=settings.log_level,
         server_header=False,
         proxy_headers=False,
+        timeout_keep_alive=settings.idle_timeout_s,  # type: ignore[arg-type]  # a delay of the loop's clock
         timeout_graceful_shutdown=max(1, round(settings.grace_s)),
         backlog=BACKLOG,
         uds=uds,

@@ -12,7 +12,7 @@ from functools import partial
 
 import zmq
 
-from server.descriptors import connections_allowed, raise_limit, with_room
+from server.descriptors import connections_allowed, raise_limit
 from server.http_server import HttpServer, new_event_loop, uvicorn_config
 from server.link.worker_end import WorkerEnd
 from server.logs import change_level, log_to_stderr
@@ -22,7 +22,7 @@ from server.settings import Settings
 from server.supervise.orders import Orders
 from server.supervise.told_settings import read_settings
 from server.tally import Tally
-from server.web import HotLaneProtocol
+from server.web.crowding import with_room
 from server.web.tracing import start_tracing
 from server.web.worker_app import create_worker_app
 
@@ -55,7 +55,7 @@ async def _serve(orders: Orders) -> int:
         uvicorn_config(
             settings,
             app=front,
-            http=with_room(partial(HotLaneProtocol, front=front), most=connections_allowed(raise_limit())),
+            http=with_room(front, most=_connections(settings)),
         ),
         grace_s=settings.grace_s,
     )
@@ -90,3 +90,8 @@ async def _serve(orders: Orders) -> int:
         if tracing is not None:
             await asyncio.to_thread(tracing.close)
     return 0
+
+
+def _connections(settings: Settings) -> int:
+    fitting = connections_allowed(raise_limit())
+    return min(fitting, settings.max_connections or fitting)

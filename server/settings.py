@@ -26,6 +26,7 @@ CHANGEABLE = frozenset(
         "build_timeout_s",
         "default_timeout_ms",
         "grace_s",
+        "head_timeout_s",
         "log_level",
         "max_archive_bytes",
         "max_body_bytes",
@@ -33,6 +34,7 @@ CHANGEABLE = frozenset(
         "max_receiving_bytes",
         "queue_rows",
         "token",
+        "write_timeout_s",
     }
 )
 
@@ -88,6 +90,16 @@ class Settings(BaseSettings):
     server_queue_bytes: Annotated[int, Field(ge=1)] = 512 * _MIB
     #: Deadline of a request that names none, milliseconds, from its headers to its answer. Its body has as long.
     default_timeout_ms: Annotated[int, Field(ge=1)] = 30_000
+    #: Seconds in which the head of a request must come, from its first byte or the connection's start. Past it: 408.
+    head_timeout_s: Annotated[float, Field(gt=0)] = 10.0
+    #: Seconds for which an HTTP connection is kept that nobody uses. Longer than clients and load balancers keep theirs
+    #: (60 is common), as they send into a connection that is being closed otherwise.
+    idle_timeout_s: Annotated[float, Field(gt=0)] = 75.0
+    #: Seconds in which a caller must take some of an answer that waits for it (1 KiB each); else it is cut off.
+    write_timeout_s: Annotated[float, Field(gt=0)] = 30.0
+    #: Most HTTP connections of a process; None: as many as file descriptors allow. Past it those that nobody uses are
+    #: closed first; if all are in use, newcomers get 503, and answers to health probes.
+    max_connections: Annotated[int, Field(ge=1)] | None = None
     #: Upper bound on the rows of a batch, whatever was compiled; None has no bound. 1 turns batching off.
     batch_limit: Annotated[int, Field(ge=1)] | None = None
     #: Threads that execute batches, each with sessions and a copy of the variables of its own; "auto" is one for each

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from server.errors import RowwiseError
 from server.metrics import Metrics
@@ -23,7 +24,7 @@ from server.web.interfaces import Batches, Catalog
 from server.web.management import management_router
 from server.web.model_status import model_status_router
 from server.web.oip_routes import oip_model_router, oip_repository_router
-from server.web.status import Reply, error_body, error_reply, internal_error_reply
+from server.web.status import Reply, error_body, error_reply, internal_error_reply, options_reply
 
 __all__ = ["create_application"]
 
@@ -64,7 +65,9 @@ def create_application(
         if error.status_code == 404:
             return _response(error_reply(PathNotFound(f"nothing is served at {path!r}")))
         if error.status_code == 405:
-            allow = [method.strip() for method in (error.headers or {}).get("Allow", "").split(",") if method.strip()]
+            allow = _methods(request)
+            if request.method == "OPTIONS":
+                return _response(options_reply(allow))
             return _response(error_reply(MethodNotAllowed(request.method, path, allow=allow)))
         return _response(Reply(error.status_code, error_body(str(error.detail))))
 
@@ -73,6 +76,17 @@ def create_application(
         return _response(internal_error_reply(request.scope[REQUEST_ID]))
 
     return app
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods that a request's path takes: a router names those of the first route alone."""
+    return [
+        method
+        for method in ("DELETE", "GET", "POST", "PUT")
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL for route in request.app.router.routes
+        )
+    ]
 
 
 def _response(reply: Reply) -> Response:

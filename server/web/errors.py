@@ -14,14 +14,21 @@
         ├── DerivativeNotDeclared   no derivative fits the request, or several do
         ├── EncodingNotSupported a Content-Encoding that is not read
         ├── Forbidden            no token is configured, and the caller is not local
+        ├── HeadTimeout          a request's head did not come whole in its time
+        ├── HeadTooLarge         more or longer headers than one request may have
+        ├── HttpVersionNotSupported  neither HTTP/1.0 nor HTTP/1.1
         ├── ImportNotAllowed     an import path outside of the operator's packages
         ├── LabelNotFound        no version carries that label
+        ├── MalformedHttp        not HTTP/1.1, or not in a way that all read alike
         ├── MethodNotAllowed     the path exists, not for this method
+        ├── NoConnectionLeft     all connections are taken, and in use
         ├── NotOffered           a verb that this server answers in no form
         ├── PathNotFound         no such path
         ├── RegistrationFailed   ?wait=true, and the build ended without a model
         ├── RegistrationRefused  the specification or its envelope is wrong
         ├── SourceNotEnabled     source text, where the operator didn't enable it
+        ├── TargetTooLong        a longer URL than a request may have
+        ├── TransferCodingNotSupported  a Transfer-Encoding other than chunked
         ├── Unauthorized         the token is missing or wrong
         └── VersionMalformed     a version that is no number
 """
@@ -44,14 +51,21 @@ __all__ = [
     "DerivativeNotDeclared",
     "EncodingNotSupported",
     "Forbidden",
+    "HeadTimeout",
+    "HeadTooLarge",
+    "HttpVersionNotSupported",
     "ImportNotAllowed",
     "LabelNotFound",
+    "MalformedHttp",
     "MethodNotAllowed",
+    "NoConnectionLeft",
     "NotOffered",
     "PathNotFound",
     "RegistrationFailed",
     "RegistrationRefused",
     "SourceNotEnabled",
+    "TargetTooLong",
+    "TransferCodingNotSupported",
     "Unauthorized",
     "VersionMalformed",
     "WebError",
@@ -129,6 +143,27 @@ class Forbidden(WebError):
     """The caller may not do this, whatever it sends."""
 
 
+class HeadTimeout(WebError):
+    """The head of a request came too slowly."""
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"the request's headers were not complete after {timeout_s:g} s (head_timeout_s)")
+
+
+class HeadTooLarge(WebError):
+    """More headers than are read."""
+
+    def __init__(self, *, limit_bytes: int, limit_headers: int) -> None:
+        super().__init__(f"the request's head is over {limit_bytes} bytes or {limit_headers} headers; send fewer")
+
+
+class HttpVersionNotSupported(WebError):
+    """A request of another version of HTTP."""
+
+    def __init__(self, version: str) -> None:
+        super().__init__(f"HTTP/{version[:9]} is not spoken on this port: use HTTP/1.1")
+
+
 class ImportNotAllowed(WebError):
     """The import path's package is not one that the operator allowed."""
 
@@ -148,12 +183,36 @@ class LabelNotFound(WebError):
         super().__init__(f"model {model!r} has no version with the label {label!r}; {has}")
 
 
+class MalformedHttp(WebError):
+    """Bytes that are no request, or that can be read as two. ``data`` may tell what was meant."""
+
+    def __init__(self, fault: str, data: bytes = b"") -> None:
+        if data.startswith(b"\x16\x03"):
+            meant = (
+                "a TLS handshake came to a port without TLS: use http://, or start the server with --tls-certificate"
+            )
+        elif data.startswith(b"PRI * HTTP/2"):
+            meant = "HTTP/2 came to the port of HTTP/1.1: gRPC has a port of its own (--grpc-port)"
+        else:
+            meant = f"this is no request of HTTP/1.1 that can be read in one way only: {fault}"
+        super().__init__(meant)
+
+
 class MethodNotAllowed(WebError):
     """The path is right, the method is not. ``allow`` becomes the header of that name."""
 
     def __init__(self, method: str, path: str, *, allow: Sequence[str]) -> None:
         super().__init__(f"{method} is not allowed for {path}; use {' or '.join(allow)}")
         self.allow = tuple(allow)
+
+
+class NoConnectionLeft(WebError):
+    """Nobody can be let in. Trying again can help: connections are closed when they have been idle for a while."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "all connections that the server can hold are in use (max_connections, or file descriptors: ulimit -n)"
+        )
 
 
 class NotOffered(WebError):
@@ -183,6 +242,22 @@ class SourceNotEnabled(WebError):
         super().__init__(
             "registration from 'source' is not enabled on this server: upload a SavedModel archive, "
             "or name an 'import_path' that the operator allowed"
+        )
+
+
+class TargetTooLong(WebError):
+    """A URL that no path of this server needs."""
+
+    def __init__(self, *, limit_bytes: int) -> None:
+        super().__init__(f"the request's target is over {limit_bytes} bytes")
+
+
+class TransferCodingNotSupported(WebError):
+    """A body in a coding that this server does not undo."""
+
+    def __init__(self, coding: str) -> None:
+        super().__init__(
+            f"Transfer-Encoding {coding[:40]!r} is not supported: send 'chunked', and compression as Content-Encoding"
         )
 
 

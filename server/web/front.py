@@ -27,7 +27,7 @@ from server.web.paths import VerbPath, canonical_path, parse_verb_path
 from server.web.predict import Predictor
 from server.web.reply_bytes import GoodHeads
 from server.web.request_headers import PredictHeaders, RequestIds
-from server.web.status import CLIENT_GONE, Reply, error_reply, stopped_reply
+from server.web.status import CLIENT_GONE, Reply, error_reply, options_reply, stopped_reply
 
 __all__ = ["IS_PREDICTION", "REQUEST_ID", "App", "Front", "PreparedApp", "Probes", "Scope"]
 
@@ -68,6 +68,9 @@ _LISTEN_AFTER_S = 0.002
 
 #: Paths remembered. Past it, all are forgotten: strangers can make up paths, callers use few.
 _MAX_PATHS = 4_096
+
+#: All that some path takes.
+_METHODS = ("DELETE", "GET", "POST", "PUT")
 
 #: Verbs of a path that the application behind answers.
 _MANAGEMENT_VERBS = frozenset({"activate", "shadow"})
@@ -148,12 +151,16 @@ class Front:
             verb_path = self._paths[path]
         except KeyError:
             verb_path = self._remember(path)
-        reply = self._probes[path]() if path in self._probes and scope["method"] == "GET" else None
+        method = scope["method"]
+        reply = self._probes[path]() if path in self._probes and method in {"GET", "HEAD"} else None
+        if method == "OPTIONS" and (path == "*" or verb_path is not None):
+            reply = options_reply(_METHODS if verb_path is None else ("POST",))
         if reply is not None:
             await _send_reply(send, reply, request_id)
             status = reply.status
         elif verb_path is None or not (self._is_here is None or self._is_here(verb_path)):
-            scope = {**scope, IS_PREDICTION: verb_path is not None}
+            # What answers GET answers HEAD: the server leaves out the body.
+            scope = {**scope, IS_PREDICTION: verb_path is not None, "method": "GET" if method == "HEAD" else method}
             status = await self._pass_on(scope, receive, send, request_id)
         else:
             status = await self._predict(verb_path, headers, request_id, scope, receive, send)
@@ -161,6 +168,12 @@ class Front:
             duration_ms = (time.perf_counter() - started_s) * 1e3
             # %r: a path may hold line breaks.
             _ACCESS.info("%s %r %d %.3f ms id=%s", scope["method"], path, status, duration_ms, request_id)
+
+    def probe(self, data: bytes) -> Reply | None:
+        """Return the answer to a probe by the first bytes of its request; None: it is something else."""
+        method, _, rest = data.partition(b" ")
+        path = rest.partition(b" ")[0].decode("latin-1")
+        return self._probes[path]() if method == b"GET" and path in self._probes else None
 
     def hot_path(self, url: bytes) -> VerbPath | None:
         """Return the prediction that a request line's target asks for; None: it is not one, or not as most send it."""
@@ -225,6 +238,9 @@ class Front:
             if isinstance(error, BodyTimeout | BodiesWaiting):
                 # The rest of the body may still come, and nobody wants it.
                 reply.headers += ((b"connection", b"close"),)
+        except asyncio.CancelledError:
+            # Only a server that has to end cancels who waits.
+            reply = stopped_reply()
         else:
             answered = await self._await_reply(
                 path,

@@ -21,6 +21,7 @@ _LOOKED_AT = frozenset(
         b"content-encoding",
         b"content-length",
         b"expect",
+        b"host",
         b"traceparent",
         b"transfer-encoding",
         b"upgrade",
@@ -32,7 +33,7 @@ _LOOKED_AT = frozenset(
 #: Those that a hot request does not have.
 _UNUSUAL = frozenset({b"content-encoding", b"expect", b"transfer-encoding", b"upgrade"})
 #: Those of a request that has nothing of its own but its body.
-_PLAIN = frozenset({b"content-length", b"connection", b"x-request-timeout-ms", JSON_LENGTH})
+_PLAIN = frozenset({b"content-length", b"connection", b"host", b"x-request-timeout-ms", JSON_LENGTH})
 
 
 def hot_request(
@@ -48,7 +49,7 @@ def hot_request(
     """Return the request that a head of HTTP/1.1 begins, a POST, if it is a hot one."""
     path = front.hot_path(url)
     found = None if path is None else headers_of_interest(headers)
-    if path is None or found is None:
+    if path is None or found is None or b"host" not in found:
         return None
     try:
         length = content_length(found.get(b"content-length"))

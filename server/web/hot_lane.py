@@ -25,24 +25,25 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections import deque
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from server.protocol import Headers
+from server.protocol import TFS_JSON, Headers
 from server.web.body_wait import BodyWait
-from server.web.connection_end import IdleWait, PeerWatch, close_unread
+from server.web.connection_end import IdleWait, close_unread
 from server.web.errors import WebError
 from server.web.front import Front
 from server.web.hot_head import hot_request
 from server.web.hot_request import Busy, HotRequest
 from server.web.known_heads import END_OF_HEAD
+from server.web.paths import VerbPath
 from server.web.reply_bytes import reply_bytes
 from server.web.status import Reply, stopped_reply
+from server.web.strict_http import StrictHttpProtocol
 
 __all__ = ["HotLaneProtocol"]
 
@@ -57,23 +58,20 @@ _TICK_S = 1e-3
 _LAST_CALL_S = 1.0
 
 
-class HotLaneProtocol(HttpToolsProtocol):
+#: Where a request goes that can't be read.
+_NOWHERE = VerbPath("", None, None, "")
+
+
+class HotLaneProtocol(StrictHttpProtocol):
     """uvicorn's httptools protocol with the hot lane. ``front`` is what answers beside it, and shares its parts."""
 
     def __init__(self, *args: Any, front: Front, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._front = front
+        super().__init__(*args, front=front, **kwargs)
         #: The hot request whose body is being received, the last of ``_waiting``.
         self._receiving: HotRequest | None = None
         #: Hot requests without a reply that has left, oldest first.
         self._waiting: deque[HotRequest] = deque()
         self._is_shutting_down = False
-        #: True from the connection's start, or a request's first byte, to the end of its headers.
-        self._is_expecting = True
-        #: True: the last answer was given, and what comes is the rest of its request.
-        self._is_lingering = False
-        #: None until reading was paused.
-        self._peer: PeerWatch | None = None
         self._body_wait = BodyWait(self.loop, front.body_budget, self._give_up_body)
         self._idle = IdleWait(
             self.loop,
@@ -81,14 +79,11 @@ class HotLaneProtocol(HttpToolsProtocol):
             is_used=lambda: self.is_answering,
             close=self.timeout_keep_alive_handler,
         )
-        #: True between two requests: whatever comes next begins one.
-        self._is_between = True
         #: The plain request that the last bytes began, and how many requests began in them.
         self._plain: HotRequest | None = None
         self._n_begun = 0
         #: Bytes that are still to come of the body of ``_receiving``, where its head was known. 0: the parser has them.
         self._n_unparsed = 0
-        self._caller: str | None = None
 
     # What the parser calls.
 
@@ -97,14 +92,16 @@ class HotLaneProtocol(HttpToolsProtocol):
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
-        self._is_expecting = True
-        self._is_between, self._plain = False, None
+        self.begin_head()
+        self._plain = None
         self._n_begun += 1
 
     def on_headers_complete(self) -> None:
         """Decide which way the request goes."""
-        self._is_expecting = False
-        hot = self._hot_request() if self._is_clear() else None
+        if self.is_upgrade():
+            return
+        self.end_head()
+        hot = self._hot_request() if self.is_clear() else None
         if hot is None:
             self._go_cold()
             return
@@ -112,7 +109,7 @@ class HotLaneProtocol(HttpToolsProtocol):
         self._waiting.append(hot)
         if len(self._waiting) >= _MAX_WAITING:
             self.flow.pause_reading()
-            self._watch_peer()
+            self.watch_peer()
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
@@ -125,9 +122,12 @@ class HotLaneProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Start the prediction."""
+        if self._is_upgrade:
+            return
         self._is_between = True
         hot = self._receiving
         if hot is None:
+            self.came_whole()
             super().on_message_complete()
             return
         self._receiving = None
@@ -153,14 +153,9 @@ class HotLaneProtocol(HttpToolsProtocol):
 
     # What the transport and the server call.
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Note who calls."""
-        super().connection_made(transport)
-        self._caller = self.client[0] if self.client else None
-
     def data_received(self, data: bytes) -> None:
         """Parse what came, and see to it that a body that is not complete will be, or be given up."""
-        if self._is_lingering:
+        if self._is_deaf:
             return
         if self._n_unparsed:
             data = self._take_unparsed(data)
@@ -170,7 +165,7 @@ class HotLaneProtocol(HttpToolsProtocol):
         if was_between and not self._waiting and self._is_known(data):
             return
         self._n_begun = 0
-        super().data_received(data)
+        self.feed(data)
         hot = self._receiving
         if hot is not None and hot.reply is None:
             self._await_more(hot)
@@ -186,7 +181,7 @@ class HotLaneProtocol(HttpToolsProtocol):
         front = self._front
         end = data.find(END_OF_HEAD) + len(END_OF_HEAD)
         known = front.known_heads.find(data[:end])
-        if known is None or not self._is_clear() or not front.gathers(known.path):
+        if known is None or not self.is_clear() or not front.gathers(known.path):
             return False
         n_missing = known.n_body - (len(data) - end)
         if n_missing < 0:
@@ -194,7 +189,7 @@ class HotLaneProtocol(HttpToolsProtocol):
         if self.timeout_keep_alive_task is not None:
             self._unset_keepalive_if_required()
         self._is_expecting = False
-        hot = HotRequest(self, known.path, None, known.timeout_s, explain=False, wire=known.wire, caller=self._caller)
+        hot = HotRequest(self, known.path, None, known.timeout_s, explain=False, wire=known.wire, caller=self.caller)
         hot.body.append(data[end:])
         self._waiting.append(hot)
         if n_missing:
@@ -239,17 +234,15 @@ class HotLaneProtocol(HttpToolsProtocol):
             if hot.reply is None:
                 hot.abandon()
         self._idle.stop()
-        if self._peer is not None:
-            self._peer.stop()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
         """Close once what is under way is answered."""
         if self._waiting:
             self._is_shutting_down = True
-            if not self._is_clear():
+            if not self.is_clear():
                 super().shutdown()
-        elif self._is_clear() and (self._is_expecting or self.loop.time() - self._idle.replied_s < _LAST_CALL_S):
+        elif self.is_clear() and (self._is_expecting or self.loop.time() - self._idle.replied_s < _LAST_CALL_S):
             self._is_shutting_down = True
             self.loop.call_later(_LAST_CALL_S, self._close_unless_answering)
         else:
@@ -262,7 +255,12 @@ class HotLaneProtocol(HttpToolsProtocol):
     @property
     def is_answering(self) -> bool:
         """True while a caller waits for an answer that it has asked for in full, or nearly."""
-        return bool(self._waiting) or not self._is_clear()
+        return bool(self._waiting) or not self.is_clear()
+
+    @property
+    def idle_since_s(self) -> float | None:
+        """Since when nobody uses it, by the loop's clock; None: it is in use."""
+        return None if self.is_answering or not self._is_between else max(self._made_s, self._idle.replied_s)
 
     def give_up(self) -> None:
         """Tell who waits that there will be no answer any more."""
@@ -332,6 +330,18 @@ class HotLaneProtocol(HttpToolsProtocol):
         """Note that a cold request is answered: who sends such ones uses the connection too."""
         self._idle.replied_s = self.loop.time()
         super().on_response_complete()
+        if not self.say_last_words():
+            self.await_rest()
+
+    def say_in_turn(self, reply: Reply, *, is_behind_cold: bool) -> None:
+        """Say the connection's last words when those before it are answered."""
+        if not self._waiting or self.pipeline:
+            super().say_in_turn(reply, is_behind_cold=is_behind_cold)
+            return
+        last = HotRequest(self, _NOWHERE, None, None, explain=False, wire=TFS_JSON)
+        last.keep_alive = False
+        self._waiting.append(last)
+        last.replied(reply)
 
     def _write(self, hot: HotRequest, reply: Reply) -> None:
         is_leaving = self._is_shutting_down or self._front.is_draining
@@ -345,18 +355,12 @@ class HotLaneProtocol(HttpToolsProtocol):
             # %r: a path may hold line breaks.
             _ACCESS.info("POST %r %d %.3f ms id=%s", hot.path, reply.status, duration_ms, hot.request_id)
         if is_last and not hot.is_whole:
-            self._is_lingering = True
+            self._is_deaf = self._is_lingering = True
             close_unread(self.loop, self.transport)
         elif is_last:
             self.transport.close()
 
     # Deciding.
-
-    def _is_clear(self) -> bool:
-        """True if no cold request is under way or waits, so that a hot one may follow."""
-        # uvicorn's own annotation leaves out that there is none at first.
-        cycle: RequestResponseCycle | None = self.cycle
-        return not self.pipeline and (cycle is None or cycle.response_complete)
 
     def _hot_request(self) -> HotRequest | None:
         """Return the request if it may be hot."""
@@ -370,27 +374,23 @@ class HotLaneProtocol(HttpToolsProtocol):
             headers=self.headers,
             keep_alive=parser.should_keep_alive(),
             received_s=self._received_s(),
-            caller=self._caller,
+            caller=self.caller,
         )
         if hot is not None and hot.is_plain:
             self._plain = hot
         return hot
 
     def _go_cold(self) -> None:
+        self.check_framing()
         headers, url, expects = self.headers, self.url, self.expect_100_continue
         super().on_message_begin()
         self.headers.extend(headers)
         self.url, self.expect_100_continue = url, expects
-        if self._waiting and self._is_clear():
+        if self._waiting and self.is_clear():
             self.cycle = Busy()  # type: ignore[assignment]
         super().on_headers_complete()
         is_leaving = self._is_shutting_down or self._front.is_draining
         if is_leaving and isinstance(self.cycle, RequestResponseCycle):
             self.cycle.keep_alive = False
         if self.flow.read_paused:
-            self._watch_peer()
-
-    def _watch_peer(self) -> None:
-        if self._peer is None:
-            self._peer = PeerWatch(self.loop, self.transport)
-        self._peer.begin()
+            self.watch_peer()

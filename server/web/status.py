@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from server.batching import errors as batching
@@ -20,9 +21,11 @@ __all__ = [
     "JSON",
     "STATUS",
     "Reply",
+    "allow_header",
     "error_body",
     "error_reply",
     "internal_error_reply",
+    "options_reply",
     "retry_after_s",
     "status_of",
     "stopped_reply",
@@ -103,14 +106,21 @@ STATUS: dict[type[RowwiseError], int] = {
     web.DerivativeNotDeclared: 400,
     web.EncodingNotSupported: 415,
     web.Forbidden: 403,
+    web.HeadTimeout: 408,
+    web.HeadTooLarge: 431,
+    web.HttpVersionNotSupported: 505,
     web.ImportNotAllowed: 403,
     web.LabelNotFound: 404,
+    web.MalformedHttp: 400,
     web.MethodNotAllowed: 405,
+    web.NoConnectionLeft: 503,
     web.NotOffered: 501,
     web.PathNotFound: 404,
     web.RegistrationFailed: 400,
     web.RegistrationRefused: 400,
     web.SourceNotEnabled: 403,
+    web.TargetTooLong: 414,
+    web.TransferCodingNotSupported: 501,
     web.Unauthorized: 401,
     web.VersionMalformed: 400,
 }
@@ -152,11 +162,22 @@ def error_reply(error: RowwiseError) -> Reply:
     elif status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     elif isinstance(error, web.MethodNotAllowed):
-        headers.append((b"allow", ", ".join(error.allow).encode("latin-1")))
+        headers.append((b"allow", allow_header(error.allow)))
     elif status == 415:
         headers.append((b"accept-encoding", b"gzip, deflate"))
     details = error.details if isinstance(error, web.RegistrationFailed) else None
     return Reply(status, error_body(str(error), details), tuple(headers), error)
+
+
+def allow_header(methods: Iterable[str]) -> bytes:
+    """Return the header Allow: HEAD is answered wherever GET is, and OPTIONS everywhere."""
+    allowed = {*methods, "OPTIONS"}
+    return ", ".join(sorted(allowed | {"HEAD"} if "GET" in allowed else allowed)).encode("latin-1")
+
+
+def options_reply(methods: Iterable[str]) -> Reply:
+    """Return the answer to OPTIONS. It lets no browser do more: there is nothing of CORS in it."""
+    return Reply(200, b"", ((b"allow", allow_header(methods)),))
 
 
 def internal_error_reply(request_id: str) -> Reply:

@@ -7,17 +7,16 @@ import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
-from server.descriptors import with_room
 from server.http_server import HttpServer, new_event_loop
 from server.metrics import Metrics
 from server.settings import Settings
-from server.web import HotLaneProtocol, create_app
+from server.web import create_app
+from server.web.crowding import with_room
 from server.web.front import Front
 from tests.web.scripted import ScriptedCatalog, ScriptedModel
 
@@ -91,7 +90,7 @@ async def running(
     server = HttpServer(
         uvicorn.Config(
             front,
-            http=with_room(partial(HotLaneProtocol, front=front), most=max_connections),  # type: ignore[arg-type]
+            http=with_room(front, most=max_connections),
             ws="none",
             lifespan="off",
             log_config=None,

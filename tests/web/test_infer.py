@@ -156,7 +156,7 @@ def test_versions_and_labels_choose_as_in_the_other_protocol(service: Service, p
 def test_other_methods_are_405_and_name_the_right_one(service: Service) -> None:
     for method in ("GET", "PUT", "DELETE"):
         answer = service.request(method, PATH)
-        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "OPTIONS, POST")
 
 
 def test_what_a_body_says_of_priority_and_time_reaches_the_queue(service: Service) -> None:

@@ -117,7 +117,7 @@ def test_other_methods_are_told_which_one_to_use(service: Service) -> None:
     for method in ("GET", "PUT", "DELETE"):
         answer = service.request(method, "/v1/models/sum:predict")
         assert answer.status_code == 405
-        assert answer.headers["allow"] == "POST"
+        assert answer.headers["allow"] == "OPTIONS, POST"
         assert answer.json() == {"error": f"{method} is not allowed for /v1/models/sum:predict; use POST"}
 
 

@@ -39,13 +39,16 @@ BY_STATUS = {
     408: Code.DEADLINE_EXCEEDED,
     409: Code.FAILED_PRECONDITION,
     413: Code.RESOURCE_EXHAUSTED,
+    414: Code.INVALID_ARGUMENT,
     415: Code.UNIMPLEMENTED,
     429: Code.RESOURCE_EXHAUSTED,
+    431: Code.INVALID_ARGUMENT,
     CLIENT_GONE: Code.CANCELLED,
     500: Code.INTERNAL,
     501: Code.UNIMPLEMENTED,
     503: Code.UNAVAILABLE,
     504: Code.DEADLINE_EXCEEDED,
+    505: Code.UNIMPLEMENTED,
 }
 
 #: RESOURCE_EXHAUSTED asks callers to try again later, which does not make a request smaller.
