@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+import ssl
 from typing import Any
 from urllib.parse import quote
 
@@ -24,7 +26,13 @@ class Connection:
     """
 
     def __init__(
-        self, url: str, *, token: str | None, timeout_s: float, transport: httpx.BaseTransport | None = None
+        self,
+        url: str,
+        *,
+        token: str | None,
+        timeout_s: float,
+        ca: str | os.PathLike[str] | None = None,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         try:
             base = httpx.URL(url)
@@ -38,6 +46,7 @@ class Connection:
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_TIMEOUT_S)),
             transport=transport,
+            verify=True if ca is None else _trusting(ca),
             # A proxy that the environment names can't reach this machine's loopback interface.
             trust_env=not _is_loopback(base.host),
         )
@@ -53,9 +62,10 @@ class Connection:
         except httpx.TimeoutException as error:
             raise TimedOut(f"{method} {self.url}{path}: no answer in time ({type(error).__name__})") from error
         except (httpx.HTTPError, httpx.StreamError) as error:
-            raise ConnectionFailed(
-                f"{method} {self.url}{path}: {str(error) or type(error).__name__}; is the server running there?"
-            ) from error
+            reason = str(error) or type(error).__name__
+            is_untrusted = "CERTIFICATE_VERIFY_FAILED" in reason
+            hint = "name who signed its certificate (ca=, --ca)" if is_untrusted else "is the server running there?"
+            raise ConnectionFailed(f"{method} {self.url}{path}: {reason}; {hint}") from error
         except httpx.InvalidURL as error:
             raise ConnectionFailed(f"{method} {self.url}{path}: {error}") from error
         if not answer.is_success:
@@ -78,6 +88,14 @@ def model_path(name: str, version: int | None = None, tail: str = "") -> str:
     # A segment of dots only would be resolved away before it is sent.
     segment = name.replace(".", "%2E") if name in {".", ".."} else quote(name, safe="")
     return f"/v1/models/{segment}" + ("" if version is None else f"/versions/{version}") + tail
+
+
+def _trusting(ca: str | os.PathLike[str]) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:  # one of TLS too
+        reason = "no certificate in PEM is in it" if isinstance(error, ssl.SSLError) else error.strerror
+        raise ConnectionFailed(f"the authorities in {os.fspath(ca)!r} can't be used: {reason}") from error
 
 
 def _is_loopback(host: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,6 +48,7 @@ class Client:
     ``timeout_s`` bounds the wait for each answer, and the server drops a prediction that it can't give within
     it. ``register_timeout_s`` bounds a whole registration (None: as long as the server's own limit lets it
     build). ``progress``: True or False shows or hides the bar of a registration; None shows it on a terminal.
+    ``ca``: a file of certificates in PEM that an https server's is checked with; None: those of this machine.
     One client may be shared by threads.
     Errors: every method raises subclasses of RowwiseClientError.
     """
@@ -59,9 +61,10 @@ class Client:
         timeout_s: float = 30.0,
         register_timeout_s: float | None = None,
         progress: bool | None = None,
+        ca: str | os.PathLike[str] | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._connection = Connection(url, token=token, timeout_s=timeout_s, transport=transport)
+        self._connection = Connection(url, token=token, timeout_s=timeout_s, ca=ca, transport=transport)
         self._predict_headers = {**_JSON, "X-Request-Timeout-Ms": str(max(1, round(timeout_s * 1000)))}
         self._register_timeout_s = register_timeout_s
         self._progress = progress

@@ -38,6 +38,7 @@ from server.settings import Settings
 from server.statistics import Statistics
 from server.store import Store
 from server.thread_pools import keep_pools_apart
+from server.tls import Tls
 from server.web import create_app
 from server.web.crowding import with_room
 from server.web.front import Front
@@ -75,7 +76,8 @@ def serve(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings, store: Store, listener: socket.socket) -> int:
-    service = Service.assemble(settings, store, Metrics())
+    tls = Tls.of(settings)
+    service = Service.assemble(settings, store, Metrics(), tls=tls)
     front = service.front
     server = HttpServer(
         uvicorn_config(
@@ -84,6 +86,7 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
             http=with_room(front, most=_http_connections(settings)),
         ),
         grace_s=settings.grace_s,
+        tls=None if tls is None else tls.http,
     )
 
     def begin_drain() -> None:
@@ -95,9 +98,11 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
         service.change(changed)
 
     server.stop_on_signals(begin_drain)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, Reloading(settings, change).reload)
+    reloading = Reloading(settings, change, renew=None if tls is None else tls.renew)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.reload)
     address, port = listener.getsockname()[:2]
-    _log.info("Rowwise answers on http://%s:%d (store: %s)", address, port, settings.store)
+    scheme = "http" if tls is None else "https"
+    _log.info("Rowwise answers on %s://%s:%d (store: %s)", scheme, address, port, settings.store)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await service.start()
     try:
@@ -121,11 +126,17 @@ class Service:
 
     @classmethod
     def assemble(
-        cls, settings: Settings, store: Store, metrics: Metrics, *, announce: Announce = nobody_to_tell
+        cls,
+        settings: Settings,
+        store: Store,
+        metrics: Metrics,
+        *,
+        announce: Announce = nobody_to_tell,
+        tls: Tls | None = None,
     ) -> Service:
         """Wire the parts. Errors: ValueError for a setting that makes no sense, or gRPC's port in use."""
         options = _catalog_options(settings)
-        grpc = GrpcServer(settings) if settings.grpc_port else None
+        grpc = GrpcServer(settings, None if tls is None else tls.grpc) if settings.grpc_port else None
         batches = BatchLog()
         statistics = Statistics()
         host = Host(

@@ -26,6 +26,7 @@ from server.supervise.supervision import ENGINE, REFUSED
 from server.supervise.told_settings import read_settings
 from server.tally import Tally
 from server.thread_pools import keep_pools_apart
+from server.tls import Tls
 from server.web.forwarding import FromWorkers
 from server.xla_cache import keep_executables
 
@@ -70,7 +71,8 @@ async def _serve(orders: Orders, store: Store) -> int:
     async def announce() -> None:
         await end.announce()
 
-    service = Service.assemble(settings, store, metrics, announce=announce)
+    tls = Tls.of(settings)
+    service = Service.assemble(settings, store, metrics, announce=announce, tls=tls)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     end = EngineEnd(
         runtime.link,
@@ -105,7 +107,12 @@ async def _serve(orders: Orders, store: Store) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    reloading = Reloading(settings, change, read=lambda: _without_access_log(read_settings(runtime.settings)))
+    reloading = Reloading(
+        settings,
+        change,
+        read=lambda: _without_access_log(read_settings(runtime.settings)),
+        renew=None if tls is None else tls.renew,
+    )
     loop.add_signal_handler(signal.SIGHUP, reloading.reload)
     reloading.catch_up(runtime.settings)
     end.start()

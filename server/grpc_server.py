@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from typing import TYPE_CHECKING
 
 from server.descriptors import grpc_connections_allowed, raise_limit
@@ -23,8 +24,9 @@ _log = logging.getLogger("rowwise")
 class GrpcServer:
     """The gRPC server of a process, from its port to its end."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, tls: ssl.SSLContext | None = None) -> None:
         """Take the port. Errors: ValueError with the reason."""
+        self._tls = tls
         #: Holds the port: callers are refused until somebody listens.
         self._listener = reserve(settings.host, settings.grpc_port, option="--grpc-port")
         self._server: RpcServer | None = None
@@ -38,7 +40,7 @@ class GrpcServer:
         if self._stopping is not None:
             return
         self._server = RpcServer(front, catalog, connections=grpc_connections_allowed(raise_limit()))
-        await self._server.start(self._listener)
+        await self._server.start(self._listener, tls=self._tls)
         host, port = self._listener.getsockname()[:2]
         _log.info("gRPC answers on %s:%d", host, port)
 

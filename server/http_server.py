@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, runtime_checkable
@@ -23,6 +24,7 @@ import uvicorn
 
 from server.http_listening import BACKLOG
 from server.settings import Settings
+from server.tls import HANDSHAKE_S, SHUTDOWN_S
 
 __all__ = ["HttpServer", "new_event_loop", "uvicorn_config"]
 
@@ -79,9 +81,10 @@ class HttpServer(uvicorn.Server):
     ``grace_s``: seconds from the first signal until whoever still waits is given up.
     """
 
-    def __init__(self, config: uvicorn.Config, *, grace_s: float) -> None:
+    def __init__(self, config: uvicorn.Config, *, grace_s: float, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(config)
         self.grace_s = grace_s
+        self._tls = tls
         #: When stopping began, by the loop's clock.
         self._stopping_s: float | None = None
 
@@ -115,6 +118,25 @@ class HttpServer(uvicorn.Server):
         """Leave the handlers as they are."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen. Handshakes have a bounded time, which uvicorn has no setting for."""
+        if self._tls is None:
+            await super().startup(sockets=sockets)
+            return
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(
+                self._protocol,
+                sock=listener,
+                backlog=self.config.backlog,
+                ssl=self._tls,
+                ssl_handshake_timeout=HANDSHAKE_S,
+                ssl_shutdown_timeout=SHUTDOWN_S,
+            )
+            for listener in sockets or []
+        ]
+        self.started = True
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Leave in good order: see the module."""
         if self._stopping_s is None:
@@ -131,7 +153,14 @@ class HttpServer(uvicorn.Server):
             listener.close()
         loop = asyncio.get_running_loop()
         for waiting_socket in last:
-            await loop.connect_accepted_socket(self._protocol, waiting_socket)
+            with suppress(OSError):  # a handshake that failed, or nobody there any more
+                await loop.connect_accepted_socket(
+                    self._protocol,
+                    waiting_socket,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S,
+                    ssl_shutdown_timeout=None if self._tls is None else SHUTDOWN_S,
+                )
         for connection in list(here):
             connection.shutdown()
         await self._until(lambda: not here and not self.server_state.tasks)

@@ -22,6 +22,7 @@ from server.settings import Settings
 from server.supervise.orders import Orders
 from server.supervise.told_settings import read_settings
 from server.tally import Tally
+from server.tls import Tls
 from server.web.crowding import with_room
 from server.web.tracing import start_tracing
 from server.web.worker_app import create_worker_app
@@ -51,6 +52,7 @@ async def _serve(orders: Orders) -> int:
         engine_socket=runtime.http,
         tracing=tracing,
     )
+    tls = Tls.of(settings)
     server = HttpServer(
         uvicorn_config(
             settings,
@@ -58,6 +60,7 @@ async def _serve(orders: Orders) -> int:
             http=with_room(front, most=_connections(settings)),
         ),
         grace_s=settings.grace_s,
+        tls=None if tls is None else tls.http,
     )
 
     def begin_drain() -> None:
@@ -72,7 +75,12 @@ async def _serve(orders: Orders) -> int:
         change_level(changed.log_level)
         front.change(changed)
 
-    reloading = Reloading(settings, change, read=partial(read_settings, runtime.settings))
+    reloading = Reloading(
+        settings,
+        change,
+        read=partial(read_settings, runtime.settings),
+        renew=None if tls is None else tls.renew,
+    )
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.reload)
     reloading.catch_up(runtime.settings)
     link.start()
@@ -81,7 +89,8 @@ async def _serve(orders: Orders) -> int:
     gc.freeze()
     listener = socket.socket(fileno=orders.listener)
     address, port = listener.getsockname()[:2]
-    _log.info("Rowwise answers on http://%s:%d (store: %s)", address, port, settings.store)
+    scheme = "http" if tls is None else "https"
+    _log.info("Rowwise answers on %s://%s:%d (store: %s)", scheme, address, port, settings.store)
     try:
         await server.serve(sockets=[listener])
     finally:

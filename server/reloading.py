@@ -20,13 +20,20 @@ class Reloading:
     """The settings in force. ``apply`` is called with them after they have changed.
 
     ``read`` reads them; from file and environment, if it is left out. Errors: ValueError, with a sentence.
+    ``renew`` is called each time: files that settings name may have changed.
     """
 
     def __init__(
-        self, settings: Settings, apply: Callable[[Settings], None], *, read: Callable[[], Settings] | None = None
+        self,
+        settings: Settings,
+        apply: Callable[[Settings], None],
+        *,
+        read: Callable[[], Settings] | None = None,
+        renew: Callable[[], None] | None = None,
     ) -> None:
         self.settings = settings
         self._apply = apply
+        self._renew = renew
         self._read = settings.reread if read is None else read
 
     def catch_up(self, path: Path) -> None:
@@ -36,6 +43,8 @@ class Reloading:
 
     def reload(self) -> None:
         """Read the settings again; those that can't be used leave everything as it was, and the log says why."""
+        if self._renew is not None:
+            self._renew()
         try:
             found = self._read()
         except ValueError as error:

@@ -62,6 +62,13 @@ class Settings(BaseSettings):
     #: Processes that parse HTTP, on one port, beside one that executes; 0: one process does all. They pay where parsing
     #: is what limits, and there are cores for them.
     http_workers: Annotated[int, Field(ge=0, le=64)] = 0
+    #: The server's certificate in PEM, with its chain after it: both ports speak TLS (1.2 or 1.3). None: in the clear.
+    #: Read again on SIGHUP.
+    tls_certificate: Path | None = None
+    #: Its private key in PEM, not encrypted; None: it is in the same file.
+    tls_key: Path | None = None
+    #: Certificates of the authorities whose clients are let in, in PEM (mutual TLS). None: clients need no certificate.
+    tls_client_ca: Path | None = None
     #: Directory of the model store. Created if missing.
     store: Path = Path("rowwise-store")
     #: Token that management needs. Without one, management answers loopback peers only.

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from rowwise.cli.certificate_report import certificate_report
-from rowwise.cli.options import AsJson, Token, Url, Version, connected
+from rowwise.cli.options import AsJson, Ca, Token, Url, Version, connected
 from rowwise.cli.report import cost_chart, cost_table
 
 __all__ = ["certificate"]
@@ -23,6 +23,7 @@ def certificate(
     with_costs: Annotated[bool, typer.Option("--costs", help="Also print what each batch size costs.")] = False,
     url: Url = "http://127.0.0.1:8000",
     token: Token = None,
+    ca: Ca = None,
 ) -> None:
     """Show how a model was vectorized: each op, what was checked at each batch size, and how closely it agreed.
 
@@ -34,7 +35,7 @@ def certificate(
 
         rowwise certificate digits --version 3 --json > certificate.json
     """
-    with connected(url, token) as client:
+    with connected(url, token, ca=ca) as client:
         document = client.certificate(name, version)
         costs = client.costs(name, version) if with_costs else None
     if as_json:

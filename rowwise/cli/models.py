@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from rowwise.cli.options import AsJson, Token, Url, connected
+from rowwise.cli.options import AsJson, Ca, Token, Url, connected
 from rowwise.version_status import VersionStatus
 
 __all__ = ["models", "models_table"]
@@ -17,7 +17,7 @@ __all__ = ["models", "models_table"]
 _STYLES = {"AVAILABLE": "green", "FAILED": "red", "UNLOADED": "dim"}
 
 
-def models(*, url: Url = "http://127.0.0.1:8000", token: Token = None, as_json: AsJson = False) -> None:
+def models(*, url: Url = "http://127.0.0.1:8000", token: Token = None, ca: Ca = None, as_json: AsJson = False) -> None:
     """List the models of a server and their versions.
 
     [bold]Examples[/bold]
@@ -26,7 +26,7 @@ def models(*, url: Url = "http://127.0.0.1:8000", token: Token = None, as_json: 
 
         rowwise models --url http://gpu1:8000 --json | jq '.[].model'
     """
-    with connected(url, token) as client:
+    with connected(url, token, ca=ca) as client:
         listed = client.models()
     if as_json:
         typer.echo(json.dumps([status.to_json() for status in listed], indent=1))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AllowLooped",
     "AsJson",
+    "Ca",
     "MaxBatch",
     "Spec",
     "TimeoutS",
@@ -39,6 +40,16 @@ Token = Annotated[
         envvar="ROWWISE_TOKEN",
         metavar="TOKEN",
         help="The server's token. The environment variable keeps it out of the process list.",
+        show_default=False,
+    ),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca",
+        envvar="ROWWISE_CA",
+        metavar="FILE",
+        help="Certificates in PEM that an https:// server's is checked with, instead of those of this machine.",
         show_default=False,
     ),
 ]
@@ -75,14 +86,19 @@ TimeoutS = Annotated[float, typer.Option("--timeout", min=0.001, metavar="SECOND
 
 @contextmanager
 def connected(
-    url: str, token: str | None, *, timeout_s: float = 30.0, register_timeout_s: float | None = None
+    url: str,
+    token: str | None,
+    *,
+    ca: Path | None = None,
+    timeout_s: float = 30.0,
+    register_timeout_s: float | None = None,
 ) -> Iterator[Client]:
     """Give a client; an error of it ends the command with exit code 1 and its sentence on standard error."""
     from rowwise.client import Client  # takes a quarter of a second, which `rowwise serve` has no use for
 
     with (
         failing_with_reason(),
-        Client(url, token, timeout_s=timeout_s, register_timeout_s=register_timeout_s) as client,
+        Client(url, token, ca=ca, timeout_s=timeout_s, register_timeout_s=register_timeout_s) as client,
     ):
         yield client
 

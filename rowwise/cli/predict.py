@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from rowwise.cli.options import TimeoutS, Token, Url, Version, connected
+from rowwise.cli.options import Ca, TimeoutS, Token, Url, Version, connected
 from rowwise.values import decode_json, encode_json, shortest, to_wire
 
 __all__ = ["predict"]
@@ -63,6 +63,7 @@ def predict(
     version: Version = None,
     url: Url = "http://127.0.0.1:8000",
     token: Token = None,
+    ca: Ca = None,
     timeout_s: TimeoutS = 30.0,
 ) -> None:
     """Ask a model about ONE example and print its outputs as JSON.
@@ -88,7 +89,7 @@ def predict(
     if (as_json is None) == (not inputs):
         raise typer.BadParameter("give the example either by --json or by --input", param_hint="--json / --input")
     example = _from_json(as_json) if as_json is not None else _from_files(inputs or [])
-    with connected(url, token, timeout_s=timeout_s) as client:
+    with connected(url, token, ca=ca, timeout_s=timeout_s) as client:
         if derivative is None:
             (prediction,) = client.predict_many(name, [example], version=version)
         else:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rowwise.cli.options import AllowLooped, MaxBatch, Spec, Token, Url, connected, spec_options
+from rowwise.cli.options import AllowLooped, Ca, MaxBatch, Spec, Token, Url, connected, spec_options
 from rowwise.targets import load_target
 
 __all__ = ["register"]
@@ -26,6 +26,7 @@ def register(
     *,
     url: Url = "http://127.0.0.1:8000",
     token: Token = None,
+    ca: Ca = None,
     spec: Spec = None,
     max_batch: MaxBatch = None,
     allow_looped: AllowLooped = None,
@@ -69,7 +70,7 @@ def register(
         options["max_batch"] = max_batch
     if allow_looped:
         options["allow_looped"] = allow_looped
-    with connected(url, token, register_timeout_s=timeout_s) as client:
+    with connected(url, token, ca=ca, register_timeout_s=timeout_s) as client:
         if on_server:
             status = client.register_import(name, target, **options)
         else:

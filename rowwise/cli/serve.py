@@ -55,6 +55,54 @@ def serve(
             metavar="N",
         ),
     ] = None,
+    tls_certificate: Annotated[
+        Path | None,
+        _option(
+            "--tls-certificate",
+            "Certificate in PEM, with its chain: both ports speak TLS. Read again on SIGHUP.",
+            panel=_NETWORK,
+            metavar="FILE",
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        _option("--tls-key", "Its private key, where that is another file.", panel=_NETWORK, metavar="FILE"),
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        _option(
+            "--tls-client-ca",
+            "Certificates of authorities; clients need one that was signed by one of them.",
+            panel=_NETWORK,
+            metavar="FILE",
+        ),
+    ] = None,
+    head_timeout_s: Annotated[
+        float | None,
+        _option("--head-timeout-s", "Time for a request's head to come (10).", panel=_NETWORK, metavar="SECONDS"),
+    ] = None,
+    idle_timeout_s: Annotated[
+        float | None,
+        _option("--idle-timeout-s", "How long an unused connection is kept (75).", panel=_NETWORK, metavar="SECONDS"),
+    ] = None,
+    write_timeout_s: Annotated[
+        float | None,
+        _option(
+            "--write-timeout-s",
+            "Time in which some of a waiting answer must be taken (30).",
+            panel=_NETWORK,
+            metavar="SECONDS",
+        ),
+    ] = None,
+    max_connections: Annotated[
+        int | None,
+        _option(
+            "--max-connections",
+            "Most HTTP connections of a process (as many as file descriptors allow).",
+            panel=_NETWORK,
+            metavar="N",
+        ),
+    ] = None,
     token: Annotated[
         str | None,
         _option(

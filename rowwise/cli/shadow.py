@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rowwise.cli.options import Token, Url, connected
+from rowwise.cli.options import Ca, Token, Url, connected
 
 __all__ = ["shadow"]
 
@@ -22,6 +22,7 @@ def shadow(
     ] = None,
     url: Url = "http://127.0.0.1:8000",
     token: Token = None,
+    ca: Ca = None,
 ) -> None:
     """Let a version run on live batches without answering anybody, and show how its answers compare, as JSON.
 
@@ -33,6 +34,6 @@ def shadow(
 
         rowwise shadow ranker 4 --share 0
     """
-    with connected(url, token) as client:
+    with connected(url, token, ca=ca) as client:
         report = client.shadow(name, version) if share is None else client.set_shadow(name, version, share)
     typer.echo(json.dumps(report, indent=1))

@@ -23,6 +23,7 @@ from server.supervise.orders import Orders
 from server.supervise.runtime_directory import RuntimeDirectory
 from server.supervise.supervision import CloseDoor, CloseDoors, End, Instruction, Signal, Start, Supervision
 from server.supervise.told_settings import write_settings
+from server.tls import Tls
 
 __all__ = ["Supervisor", "supervise"]
 
@@ -40,6 +41,7 @@ def supervise(settings: Settings) -> int:
     """
     log_to_stderr(settings.log_level, "supervisor")
     try:
+        Tls.of(settings)  # what is wrong with it is said now; each process reads it for itself
         listeners = listen_shared(settings.host, settings.port, n=settings.http_workers)
         if settings.grpc_port:
             # The engine takes it, again and again if it has to: what is in use now is said now.
@@ -93,6 +95,8 @@ class Supervisor:
     def _signalled(self, number: int, now_s: float) -> list[Instruction]:
         if number == signal.SIGHUP:
             self._reloading.reload()
+            if self._settings.tls_certificate is not None and not self._instructions:
+                self._pass_on(self._settings)  # its files may have changed
             instructions, self._instructions = self._instructions, []
             return instructions
         _log.info("stopping: %s", signal.Signals(number).name)

@@ -15,6 +15,7 @@ import uvicorn
 from server.http_server import HttpServer, new_event_loop
 from server.metrics import Metrics
 from server.settings import Settings
+from server.tls import Tls
 from server.web import create_app
 from server.web.crowding import with_room
 from server.web.front import Front
@@ -81,7 +82,13 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    tmp_path: Path, *, keep_alive_s: int = 5, grace_s: float = 5.0, max_connections: int = 1_000, **settings: Any
+    tmp_path: Path,
+    *,
+    keep_alive_s: int = 5,
+    grace_s: float = 5.0,
+    max_connections: int = 1_000,
+    tls: Tls | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Running]:
     catalog = ScriptedCatalog(tmp_path)
     catalog.serve(ScriptedModel("sum", 3))
@@ -97,6 +104,7 @@ async def running(
             timeout_keep_alive=keep_alive_s,
         ),
         grace_s=grace_s,
+        tls=None if tls is None else tls.http,
     )
 
     def begin_drain() -> None:

@@ -44,7 +44,8 @@ def test_a_server_without_descriptors_goes_on_and_recovers(bound: str) -> None:
         callers += [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(150)]
         time.sleep(0.3)
         refused = {answer(port) for _ in range(5)}
-        assert refused == ({503} if bound == "bounded" else {0})
+        # Callers who are idle make room; without a bound nobody is even accepted.
+        assert refused == ({200} if bound == "bounded" else {0})
         server.stdout.readline()
         busy_s = [float(server.stdout.readline()) for _ in range(3)]
         assert min(busy_s) < 0.25, busy_s

@@ -68,10 +68,12 @@ class Connection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         begin: Callable[[Connection, Stream, Mapping[bytes, bytes]], Handler],
         *,
+        on_open: Callable[[Connection], None] = lambda _connection: None,
         on_close: Callable[[Connection], None],
     ) -> None:
         self._loop = loop
         self._begin = begin
+        self._on_open = on_open
         self._on_close = on_close
         self._transport: asyncio.Transport
         self._sender: Sender
@@ -111,6 +113,7 @@ class Connection(asyncio.Protocol):
             + window_update(0, _CONNECTION_WINDOW - DEFAULT_WINDOW)
         )
         self._timer = self._loop.call_later(_TICK_S, self._tick)
+        self._on_open(self)
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Tell every handler."""

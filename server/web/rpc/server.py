@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections.abc import Mapping
 
+from server.tls import HANDSHAKE_S, SHUTDOWN_S
 from server.web.front import Front
 from server.web.http2.connection import Connection
 from server.web.http2.frames import END_HEADERS, END_STREAM, Kind, frame
@@ -49,7 +50,14 @@ class RpcServer:
     async def start(self, listener: socket.socket, *, tls: ssl.SSLContext | None = None) -> None:
         """Serve at a socket that is bound. ``tls`` has to offer "h2" to clients; None: in the clear."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connection, sock=listener, ssl=tls, backlog=_BACKLOG)
+        self._server = await loop.create_server(
+            self._connection,
+            sock=listener,
+            ssl=tls,
+            backlog=_BACKLOG,
+            ssl_handshake_timeout=None if tls is None else HANDSHAKE_S,
+            ssl_shutdown_timeout=None if tls is None else SHUTDOWN_S,
+        )
 
     async def stop(self, grace_s: float) -> None:
         """Leave, see the module, within ``grace_s`` seconds."""
@@ -68,9 +76,13 @@ class RpcServer:
     def _connection(self) -> asyncio.Protocol:
         if len(self._connections) >= self._most:
             return _NoRoom()
-        made = Connection(asyncio.get_running_loop(), self._begin, on_close=self._connections.discard)
-        self._connections.add(made)
-        return made
+        # It is one once it is open: a handshake that fails is told to nobody.
+        return Connection(
+            asyncio.get_running_loop(),
+            self._begin,
+            on_open=self._connections.add,
+            on_close=self._connections.discard,
+        )
 
     def _begin(self, connection: Connection, stream: Stream, headers: Mapping[bytes, bytes]) -> Handler:
         path = headers.get(b":path", b"")
