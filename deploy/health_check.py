@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import http.client
 import os
+import ssl
 import sys
 
 
 def main() -> int:
     """Ask ``/v2/health/ready`` on loopback, with no regard to any proxy."""
-    connection = http.client.HTTPConnection("127.0.0.1", int(os.environ.get("ROWWISE_PORT", "8000")), timeout=3)
+    port = int(os.environ.get("ROWWISE_PORT", "8000"))
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=3)
+    if os.environ.get("ROWWISE_TLS_CERTIFICATE"):
+        context = ssl.create_default_context()
+        # It asks itself, by an address that no certificate names.
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=3, context=context)
     try:
         connection.request("GET", "/v2/health/ready")
         response = connection.getresponse()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import os
 import re
+import ssl
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import yaml
 from packaging.requirements import Requirement
 
@@ -152,7 +154,7 @@ def test_every_relative_link_of_a_document_leads_somewhere() -> None:
 
 
 @contextmanager
-def scripted_server(status: int) -> Iterator[int]:
+def scripted_server(status: int, tls: ssl.SSLContext | None = None) -> Iterator[int]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status if self.path == "/v2/health/ready" else 404)
@@ -163,6 +165,8 @@ def scripted_server(status: int) -> Iterator[int]:
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield server.server_address[1]
@@ -170,8 +174,8 @@ def scripted_server(status: int) -> Iterator[int]:
         thread.join()
 
 
-def health_check(port: int) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "ROWWISE_PORT": str(port), "http_proxy": "http://127.0.0.1:9"}
+def health_check(port: int, **settings: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "ROWWISE_PORT": str(port), "http_proxy": "http://127.0.0.1:9", **settings}
     command = [sys.executable, str(ROOT / "deploy" / "health_check.py")]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
@@ -179,6 +183,17 @@ def health_check(port: int) -> subprocess.CompletedProcess[str]:
 def test_a_ready_server_is_healthy_and_no_proxy_is_asked() -> None:
     with scripted_server(200) as port:
         assert health_check(port).returncode == 0
+
+
+def test_a_ready_server_with_tls_is_healthy_whatever_its_certificate_names(tmp_path: Path) -> None:
+    made = trustme.CA().issue_cert("gpu1.example.org")
+    made.private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "server.pem")
+    with scripted_server(200, tls=context) as port:
+        done = health_check(port, ROWWISE_TLS_CERTIFICATE="server.pem")
+        assert done.returncode == 0, done.stdout
+        assert health_check(port).returncode == 1
 
 
 def test_a_server_that_is_not_ready_is_unhealthy_and_says_why() -> None:
