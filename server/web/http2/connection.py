@@ -6,9 +6,11 @@ Rules:
 2. A stream may send as many bytes as its handler has room for: ``credit`` gives room. Bytes of streams that are over
    count for the connection alone, which always has room.
 3. What is sent waits in its stream for the other side's room, and all of it while the transport is full.
-4. Frames that cost us more than them (resets, pings, settings, empty ones) are bought from an allowance that fills up
-   again with time; who has none left is sent away. A block of headers has a bounded size, in any number of frames.
+4. Frames that cost us more than them (resets, pings, each setting, windows, empty ones, streams that are refused) are
+   bought from an allowance that fills up again with time, and with the data that we send; who has none left is sent
+   away. A block of headers has a bounded size, in any number of frames.
 5. A connection on which nothing came for a while is asked whether it is there, and is closed if it does not say so.
+6. One that takes nothing of what we have for it is cut off: whether the transport is full, or it gives no room.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from server.web.http2.allowance import Allowance
 from server.web.http2.frames import (
     ACK,
     END_HEADERS,
@@ -49,9 +52,6 @@ _MAX_STREAMS = 1_024
 _CONNECTION_WINDOW = 2**24
 #: Bytes of a block of headers, and of what it says.
 _MAX_BLOCK_BYTES = 32_768
-#: Frames of rule 4: at once, and for each second.
-_ALLOWANCE = 4_000
-_ALLOWANCE_PER_S = 2_000
 #: Seconds without a byte after which is asked, and after which it is closed.
 _QUIET_S = 60.0
 _GONE_S = 80.0
@@ -68,6 +68,7 @@ class Connection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         begin: Callable[[Connection, Stream, Mapping[bytes, bytes]], Handler],
         *,
+        write_timeout_s: float = 30.0,
         on_open: Callable[[Connection], None] = lambda _connection: None,
         on_close: Callable[[Connection], None],
     ) -> None:
@@ -86,12 +87,16 @@ class Connection(asyncio.Protocol):
         self.streams: dict[int, Stream] = {}
         self._last_id = 0
         #: A block that comes in several frames: stream, flags, parts.
-        self._block: tuple[int, int, list[bytes]] | None = None
+        self._block: tuple[int, int, bytearray] | None = None
         self._unsaid = 0
         self._is_leaving = False
-        self._allowance = float(_ALLOWANCE)
-        self._heard_s = self._ticked_s = loop.time()
+        self._heard_s = loop.time()
+        self._allowance = Allowance(self._heard_s)
         self._was_asked = False
+        self._write_timeout_s = write_timeout_s
+        #: Since when something waits to be taken and nothing of it is; and frames of data that were sent until then.
+        self._stuck_since_s: float | None = None
+        self._n_sent = 0
         self._timer: asyncio.TimerHandle | None = None
 
     # What the transport calls.
@@ -219,7 +224,7 @@ class Connection(asyncio.Protocol):
         elif kind == Kind.WINDOW_UPDATE:
             self._window(stream_id, payload)
         elif kind == Kind.RST_STREAM:
-            self._spend()
+            self._allowance.spend()
             if len(payload) != 4 or not stream_id or stream_id > self._last_id:
                 raise ProtocolBroken(ErrorCode.PROTOCOL_ERROR, "a reset of no stream")
             stream = self.streams.pop(stream_id, None)
@@ -229,7 +234,7 @@ class Connection(asyncio.Protocol):
         elif kind == Kind.SETTINGS:
             self._settings(flags, stream_id, payload)
         elif kind == Kind.PING:
-            self._spend()
+            self._allowance.spend()
             if len(payload) != 8 or stream_id:
                 raise ProtocolBroken(ErrorCode.FRAME_SIZE_ERROR, "a ping has eight bytes")
             if not flags & ACK:
@@ -237,18 +242,17 @@ class Connection(asyncio.Protocol):
         elif kind == Kind.PUSH_PROMISE:
             raise ProtocolBroken(ErrorCode.PROTOCOL_ERROR, "clients don't push")
         else:
-            self._spend()  # GOAWAY: it will close when it has its answers; others mean nothing here
+            self._allowance.spend()  # GOAWAY: it will close when it has its answers; others mean nothing here
 
     def _data(self, flags: int, stream_id: int, payload: bytes) -> None:
         size = len(payload)
-        if not size and not flags & END_STREAM:
-            self._spend()
         self._unsaid += size
         if self._unsaid >= _CONNECTION_WINDOW // 2:
             self._transport.write(window_update(0, self._unsaid))
             self._unsaid = 0
         stream = self.streams.get(stream_id)
         if stream is None or stream.has_ended:
+            self._allowance.spend()
             if not stream_id or stream_id > self._last_id or stream is not None:
                 raise ProtocolBroken(ErrorCode.PROTOCOL_ERROR, "data of no stream")
             return  # Ours is over, theirs did not know.
@@ -261,6 +265,8 @@ class Connection(asyncio.Protocol):
         stream.has_ended = bool(flags & END_STREAM)
         if data:
             stream.handler.received(data)
+        elif not flags & END_STREAM:
+            self._allowance.spend()
         if flags & END_STREAM:
             stream.handler.ended()
 
@@ -274,21 +280,21 @@ class Connection(asyncio.Protocol):
         if flags & END_HEADERS:
             self._header_block(flags, stream_id, payload)
         else:
-            self._block = (stream_id, flags, [payload])
+            self._block = (stream_id, flags, bytearray(payload))
 
     def _continuation(self, flags: int, payload: bytes) -> None:
-        self._spend()
+        self._allowance.spend()
         if self._block is None:
             raise ProtocolBroken(ErrorCode.PROTOCOL_ERROR, "nothing is to be continued")
-        stream_id, first_flags, parts = self._block
-        parts.append(payload)
-        if sum(map(len, parts)) > _MAX_BLOCK_BYTES:
+        stream_id, first_flags, block = self._block
+        block += payload
+        if len(block) > _MAX_BLOCK_BYTES:
             raise ProtocolBroken(
                 ErrorCode.ENHANCE_YOUR_CALM, f"a block of headers of more than {_MAX_BLOCK_BYTES} bytes"
             )
         if flags & END_HEADERS:
             self._block = None
-            self._header_block(first_flags, stream_id, b"".join(parts))
+            self._header_block(first_flags, stream_id, bytes(block))
 
     def _header_block(self, flags: int, stream_id: int, block: bytes) -> None:
         headers = self._headers.read(block)
@@ -300,9 +306,11 @@ class Connection(asyncio.Protocol):
             known.handler.ended()
             return
         if stream_id <= self._last_id:
+            self._allowance.spend()
             return  # Ours is over, theirs did not know.
         self._last_id = stream_id
         if self._is_leaving or len(self.streams) >= _MAX_STREAMS:
+            self._allowance.spend()
             self._transport.write(reset(stream_id, ErrorCode.REFUSED_STREAM))
             return
         stream = self.streams[stream_id] = Stream(stream_id, send_window=self._sender.initial_window)
@@ -312,14 +320,15 @@ class Connection(asyncio.Protocol):
             stream.handler.ended()
 
     def _settings(self, flags: int, stream_id: int, payload: bytes) -> None:
-        self._spend()
+        self._allowance.spend(1 + len(payload) // 6)
         if stream_id or len(payload) % 6 or (flags & ACK and payload):
             raise ProtocolBroken(ErrorCode.FRAME_SIZE_ERROR, "settings of a wrong size")
         if flags & ACK:
             return
-        for key, value in read_settings(payload):
-            if key == Setting.INITIAL_WINDOW_SIZE:
-                self._sender.change_initial_window(value)
+        window = dict(read_settings(payload)).get(Setting.INITIAL_WINDOW_SIZE)
+        if window is not None:
+            self._allowance.spend(len(self.streams) // 32)  # each of them changes
+            self._sender.change_initial_window(window)
         self._transport.write(frame(Kind.SETTINGS, ACK, 0))
         self._sender.pump_all()
 
@@ -327,6 +336,8 @@ class Connection(asyncio.Protocol):
         n_bytes = int.from_bytes(payload, "big") & MAX_WINDOW
         if len(payload) != 4 or not n_bytes:
             raise ProtocolBroken(ErrorCode.PROTOCOL_ERROR, "a window that grows by nothing")
+        self._allowance.sent(self._sender.n_frames)
+        self._allowance.spend()
         self._sender.make_room(stream_id, n_bytes)
 
     # Ending.
@@ -349,24 +360,28 @@ class Connection(asyncio.Protocol):
         self._transport.close()
         self._buffer = b""
 
-    def _spend(self) -> None:
-        self._allowance -= 1
-        if self._allowance < 0:
-            raise ProtocolBroken(ErrorCode.ENHANCE_YOUR_CALM, "too many frames that carry nothing")
-
     def _tick(self) -> None:
         now_s = self._loop.time()
-        self._allowance = min(_ALLOWANCE, self._allowance + _ALLOWANCE_PER_S * (now_s - self._ticked_s))
-        self._ticked_s = now_s
+        self._allowance.refill(now_s)
         for stream in list(self.streams.values()):
             stream.handler.tick()
-        if now_s - self._heard_s > _GONE_S:
+        if now_s - self._heard_s > _GONE_S or self._is_stuck(now_s):
             self._transport.abort()
             return
         if now_s - self._heard_s > _QUIET_S and not self._was_asked:
             self._was_asked = True
             self._transport.write(frame(Kind.PING, 0, 0, bytes(8)))
         self._timer = self._loop.call_later(_TICK_S, self._tick)
+
+    def _is_stuck(self, now_s: float) -> bool:
+        """Return whether nothing was taken for too long of what waits."""
+        waits = self._sender.is_full or any(stream.pending for stream in self.streams.values())
+        if not waits or self._sender.n_frames != self._n_sent:
+            self._n_sent, self._stuck_since_s = self._sender.n_frames, None
+            return False
+        if self._stuck_since_s is None:
+            self._stuck_since_s = now_s
+        return now_s - self._stuck_since_s >= self._write_timeout_s
 
 
 def _unpadded(payload: bytes) -> bytes:

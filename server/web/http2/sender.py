@@ -19,7 +19,7 @@ DEFAULT_WINDOW = 65_535
 class Sender:
     """The sending half. ``streams`` are those that are not over; ``on_over`` is told when all of one was sent."""
 
-    __slots__ = ("_on_over", "_streams", "_window", "_write", "initial_window", "is_full")
+    __slots__ = ("_on_over", "_streams", "_window", "_write", "initial_window", "is_full", "n_frames")
 
     def __init__(
         self, write: Callable[[bytes], None], streams: Mapping[int, Stream], *, on_over: Callable[[Stream], None]
@@ -32,6 +32,8 @@ class Sender:
         self.initial_window = DEFAULT_WINDOW
         #: True: the transport has enough to send.
         self.is_full = False
+        #: Frames of data that were sent.
+        self.n_frames = 0
 
     def send(self, stream: Stream, frames: bytes, data: bytes | None, last: bytes) -> None:
         """Send frames of headers, data, and frames that end the stream, empty where more will be sent."""
@@ -45,6 +47,7 @@ class Sender:
             if data is not None:
                 stream.send_window -= n_bytes
                 self._window -= n_bytes
+                self.n_frames += 1
                 frames += frame(Kind.DATA, 0, stream.id, data)
             self._write(frames + last)
             if last:
@@ -98,6 +101,7 @@ class Sender:
             n_bytes = min(len(first), MAX_FRAME_BYTES, stream.send_window, self._window)
             if n_bytes <= 0:
                 return
+            self.n_frames += 1
             self._write(frame(Kind.DATA, 0, stream.id, bytes(first[:n_bytes])))
             stream.send_window -= n_bytes
             self._window -= n_bytes

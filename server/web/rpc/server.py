@@ -80,6 +80,7 @@ class RpcServer:
         return Connection(
             asyncio.get_running_loop(),
             self._begin,
+            write_timeout_s=self._front.settings.write_timeout_s,
             on_open=self._connections.add,
             on_close=self._connections.discard,
         )

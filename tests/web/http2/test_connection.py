@@ -276,3 +276,107 @@ def test_whatever_frames_come_no_error_leaves(frames: list[tuple[int, int, int, 
             client.feed(frame(kind, flags, stream_id, payload))
 
     with_client(test)
+
+
+FLOODS: dict[str, bytes] = {
+    "settings": settings_frame({}),
+    "many settings in one frame": settings_frame({Setting.INITIAL_WINDOW_SIZE: 1}) * 1
+    + frame(Kind.SETTINGS, 0, 0, struct.pack(">HI", Setting.INITIAL_WINDOW_SIZE, 1) * 1_000),
+    "pings": frame(Kind.PING, 0, 0, bytes(8)),
+    "answers to pings": frame(Kind.PING, ACK, 0, bytes(8)),
+    "priorities": frame(Kind.PRIORITY, 0, 1, bytes(5)),
+    "kinds that nobody knows": frame(99, 0, 0, b""),
+    "data without bytes": frame(Kind.DATA, 0, 1, b""),
+    "data of padding alone": frame(Kind.DATA, PADDED, 1, b"\x03abc"),
+    "windows of the connection": frame(Kind.WINDOW_UPDATE, 0, 0, struct.pack(">I", 1)),
+    "windows of a stream": frame(Kind.WINDOW_UPDATE, 0, 1, struct.pack(">I", 1)),
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+def test_a_flood_of_frames_that_carry_nothing_is_sent_away_and_answered_no_further(flood: bytes) -> None:
+    def test(client: Client) -> None:
+        client.open(1)
+        for _ in range(100):
+            client.feed(flood * 50)
+            if client.transport.is_closed:
+                break
+        # Half a megabyte of answers at most, whatever comes.
+        assert len(client.transport.written) < 2**19
+        assert client.broken() == ErrorCode.ENHANCE_YOUR_CALM
+
+    with_client(test)
+
+
+def test_a_flood_of_headers_of_streams_that_are_over_or_refused_is_sent_away() -> None:
+    def test(client: Client) -> None:
+        client.open(1)
+        block = client.block()
+        client.feed(frame(Kind.RST_STREAM, 0, 1, bytes(4)))
+        client.feed(frame(Kind.HEADERS, END_HEADERS, 1, block) * 5_000)
+        assert client.broken() == ErrorCode.ENHANCE_YOUR_CALM
+
+    with_client(test)
+
+
+@pytest.mark.parametrize("size", [0, 1, 100])
+def test_headers_that_never_end_are_sent_away_before_they_fill_memory(size: int) -> None:
+    def test(client: Client) -> None:
+        client.feed(frame(Kind.HEADERS, 0, 1, client.block()))
+        client.feed(frame(Kind.CONTINUATION, 0, 1, bytes(size)) * 5_000)
+        assert client.broken() == ErrorCode.ENHANCE_YOUR_CALM
+        assert client.handlers == []
+
+    with_client(test)
+
+
+def test_a_small_block_that_unpacks_to_many_headers_ends_the_connection() -> None:
+    def test(client: Client) -> None:
+        client.encoder.encode([("x", "a" * 4_000)])
+        # One byte for each: index 62 is what was put into the table last.
+        first = client.encoder.encode([("x", "a" * 4_000)])
+        assert len(first) == 1
+        fresh = Client(asyncio.get_running_loop())
+        bomb = fresh.encoder.encode([("x", "a" * 4_000)]) + first * 10_000
+        fresh.feed(frame(Kind.HEADERS, END_HEADERS, 1, bomb))
+        assert fresh.broken() == ErrorCode.COMPRESSION_ERROR
+        assert fresh.handlers == []
+        fresh.connection.connection_lost(None)
+
+    with_client(test)
+
+
+def test_windows_for_what_is_sent_are_not_counted_as_a_flood() -> None:
+    def test(client: Client) -> None:
+        client.open(1)
+        stream = client.handlers[0].stream
+        client.connection.send(stream, b"", bytes(6_000 * 16_384), b"")
+        for _ in range(6_000):
+            client.feed(frame(Kind.WINDOW_UPDATE, 0, 0, struct.pack(">I", 16_384)))
+            client.feed(frame(Kind.WINDOW_UPDATE, 0, 1, struct.pack(">I", 16_384)))
+            client.transport.written.clear()
+        assert not client.transport.is_closed
+        assert not stream.pending
+
+    with_client(test)
+
+
+@pytest.mark.parametrize("how", ["no window", "full transport"])
+def test_a_caller_who_takes_nothing_of_an_answer_is_cut_off_and_one_who_takes_some_is_not(how: str) -> None:
+    def test(client: Client) -> None:
+        connection = client.connection
+        connection._write_timeout_s = 0.0
+        client.open(1)
+        if how == "full transport":
+            connection.pause_writing()
+        connection.send(client.handlers[0].stream, b"", bytes(200_000), b"")
+        connection._tick()  # some was taken since the last time, or it is only seen now
+        if how == "no window":
+            client.feed(frame(Kind.WINDOW_UPDATE, 0, 0, struct.pack(">I", 100)))
+            client.feed(frame(Kind.WINDOW_UPDATE, 0, 1, struct.pack(">I", 100)))
+            connection._tick()
+            assert not client.transport.is_closed
+        connection._tick()
+        assert client.transport.is_closed
+
+    with_client(test)
