@@ -90,7 +90,7 @@ def shown(counts: RequestCounts) -> dict[tuple[str, str], float]:
     }
 
 
-def test_a_scrape_sums_over_all_processes_and_a_restarted_one_takes_nothing_away(tmp_path: Path) -> None:
+def test_a_scrape_shows_the_counts_of_one_worker_only(tmp_path: Path) -> None:
     files = [tmp_path / f"worker-{n}" for n in range(4)]
     counts = RequestCounts(Tally(tmp_path / "engine"), others=lambda: files)
     workers = [WorkerMetrics(Tally(file)) for file in files]

@@ -104,6 +104,32 @@ def test_an_observer_that_raises_at_every_step_is_logged_and_changes_nothing(cap
     ]
 
 
+@pytest.mark.parametrize("step", ["start", "execute", "callback", "observer"])
+def test_an_exception_in_a_hook_kills_the_batcher(step: str, caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(observer=RaisingObserver() if step == "observer" else None)
+
+    def explode(_: Item) -> None:
+        raise RuntimeError("a hook's fault")
+
+    for number in range(3):
+        bad = bench.make(f"bad {number}")
+        if step == "callback":
+            bad.on_done = explode
+        bench.manual.refusal = OSError("no device") if step == "start" else None
+        bench.batcher.submit(bad)
+        with caplog.at_level(logging.CRITICAL + 1):
+            bench.ticks.run()
+            while bench.manual.running:
+                bench.manual.finish(0, error=RuntimeError("it failed") if step == "execute" else None)
+                bench.ticks.run()
+        bench.manual.refusal = None
+        after = bench.submit(f"after {number}")
+        bench.ticks.run()
+        bench.manual.finish()
+        assert result_of(after) == [(f"after {number}", 0)]
+    assert bench.batcher.n_waiting == 0
+
+
 def test_a_batch_that_is_finished_twice_is_a_bug_that_shows() -> None:
     bench = Bench()
     bench.submit("a")

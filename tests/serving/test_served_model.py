@@ -202,6 +202,18 @@ def test_requests_of_several_lengths_share_batches_by_padded_length() -> None:
     assert len(rig.executor.ran) < 6
 
 
+def test_two_shapes_in_one_batch_crash_it() -> None:
+    rig = Rig(VARIABLE)
+    for lengths in ((3,), (7,), (0, 8), (1, 5, 2)):
+        rig.ask(variable(*lengths))
+    rig.run()
+    assert len(rig.answers) == 4
+    asked = {(1, 3): (3,), (1, 7): (7,), (2, 0): (0, 8), (3, 1): (1, 5, 2)}
+    for answer in rig.answers:
+        x, k = answer.outputs
+        assert_variable(answer, *asked.pop((len(k), len(x[0]))))
+
+
 def test_all_rows_are_queued_or_none() -> None:
     rig = Rig(VARIABLE, max_rows=3)
     rig.ask(variable(1, 8, 8))

@@ -97,7 +97,7 @@ def test_squeeze_that_takes_the_batch_dimension_along_is_refused() -> None:
     assert "tf.squeeze without an axis" in refusal(Squeezing())
 
 
-def test_output_with_no_row_for_each_example_is_refused() -> None:
+def test_function_that_changes_the_number_of_rows_is_refused() -> None:
     def sizes(x: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"y": x * 2.0, "largest": tf.reduce_max(x, axis=0, keepdims=True)}
 
@@ -123,6 +123,14 @@ def test_model_of_a_fixed_batch_size_is_checked_at_that_size() -> None:
     vectorized = vectorize(model, inputs={"x": spec(4)}, buckets=(1, 2))
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     np.testing.assert_allclose(vectorized(x=x), model(x), rtol=1e-5, atol=1e-6)
+
+
+def test_model_saved_with_a_static_batch_dimension_of_1_can_not_be_batched() -> None:
+    model = keras.Sequential([layers.Input(batch_shape=(1, 4)), layers.Dense(2)])
+    vectorized = vectorize(model, inputs={"x": spec(4)}, buckets=(1, 2))
+    x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    one_by_one = np.concatenate([model(row[None]) for row in x])
+    np.testing.assert_allclose(vectorized(x=x), one_by_one, rtol=1e-5, atol=1e-6)
 
 
 def test_subclass_with_a_parameter_for_each_input() -> None:

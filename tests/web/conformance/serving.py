@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -73,6 +73,10 @@ class Server:
         chunks = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (body[:half], body[half:], b"") if piece or half]
         return self.send(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + b"".join(chunks[:2]) + b"0\r\n\r\n")
 
+    def together(self, path: str, bodies: Sequence[bytes]) -> list[Answer]:
+        """Send bodies over connections of their own, so that they are there in the same tick; return the answers."""
+        return self.run(self._together(path, bodies))  # type: ignore[no-any-return]
+
     def call(self, method: str, request: Any, response: str, **options: Any) -> Any:
         """Call a gRPC method. Errors: Refused."""
         return self.run(self._call(method, request, message_class(response), options))
@@ -104,6 +108,13 @@ class Server:
         if answer[1].get("connection") == "close":
             self._connection = await self._connect()
         return answer
+
+    async def _together(self, path: str, bodies: Sequence[bytes]) -> list[Answer]:
+        connections = [await self._connect() for _ in bodies]
+        for connection, body in zip(connections, bodies, strict=True):
+            head = f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {len(body)}\r\n\r\n"
+            connection.send(head.encode() + body)
+        return [await connection.answer() for connection in connections]
 
     async def _call(self, method: str, request: Any, response: Any, options: dict[str, Any]) -> Any:
         body = request if isinstance(request, bytes) else request.SerializeToString()
