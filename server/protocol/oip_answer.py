@@ -39,7 +39,7 @@ class AnswerWriter:
     ``is_single``: they have no dimension of examples.
     """
 
-    __slots__ = ("_constants", "_head", "_headers", "_is_fixed", "_is_joined", "_is_single", "_outputs", "_tensors")
+    __slots__ = ("_constants", "_frames", "_head", "_is_fixed", "_is_joined", "_is_single", "_outputs", "_tensors")
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class AnswerWriter:
             tensor.is_fixed and tensor.dtype != STRING and 0 not in tensor.shape for tensor in self._tensors
         )
         #: By the number of rows, the text before, between and after the values where it is the same for every answer,
-        #: and where that is all there is before binary values, it as a whole, with its headers.
+        #: and what ``frame`` returns.
         self._constants: dict[int, list[bytes]] = {}
-        self._headers: dict[int, Encoded] = {}
+        self._frames: dict[int, Encoded] = {}
 
     def one(self, outputs: Sequence[Column], id_text: bytes | None) -> Encoded:
         """Write an answer; ``outputs`` are in the signature's order, ``id_text`` is the id's JSON, None: there is none.
@@ -147,13 +147,21 @@ class AnswerWriter:
             found = self._constants[n] = self._surroundings(shapes, sizes)
         return found
 
-    def binary_header(self, n: int) -> Encoded:
-        """Return what stands before the values of an answer of ``n`` rows that are all binary, and its headers."""
-        found = self._headers.get(n)
+    def frame(self, n: int) -> Encoded:
+        """Return what stands before the values of an answer of ``n`` rows that has no id, and its headers.
+
+        It is all of its JSON where the values are all binary, and all up to the first ones where they are not.
+        """
+        found = self._frames.get(n)
         if found is None:
-            if len(self._headers) >= _MAX_CONSTANTS:
-                self._headers.clear()
-            found = self._headers[n] = self.put_together(self.constants(n), (), (b"",), None)
+            if len(self._frames) >= _MAX_CONSTANTS:
+                self._frames.clear()
+            constants = self.constants(n)
+            if len(constants) > 1:
+                found = self._head + constants[0], _JSON_ONLY
+            else:
+                found = self.put_together(constants, (), (b"",), None)
+            self._frames[n] = found
         return found
 
     def _array(self, column: Column, tensor: TensorSignature) -> Array:
@@ -200,10 +208,15 @@ class OutputTexts:
     def answer(self, start: int, stop: int, id_text: bytes | None) -> Encoded:
         """Return the answer that has these rows."""
         n = stop - start
+        if id_text is None and len(self._texts) + len(self._octets) == 1:
+            before, headers = self._writer.frame(n)
+            if self._octets:
+                values, size = self._octets[0]
+                return b"".join((before, values[start * size : stop * size])), headers
+            rows = self._texts[0]
+            text = rows[start] if n == 1 else b",".join(rows[start:stop])
+            return b"%b[%b]%b" % (before, text, self._writer.constants(n)[1]), headers
         octets = [values[start * size : stop * size] for values, size in self._octets]
-        if id_text is None and not self._texts:
-            header, headers = self._writer.binary_header(n)
-            return b"".join([header, *octets]), headers
         texts = [b"[%b]" % (rows[start] if n == 1 else b",".join(rows[start:stop])) for rows in self._texts]
         return self._writer.put_together(self._writer.constants(n), texts, octets, id_text)
 

@@ -140,6 +140,8 @@ class OipCodec:
         self._raw_forms: KnownForms[int, Prepared] = KnownForms()
         #: By their bytes, forms that nothing was cut out of: all values are binary.
         self._headers: KnownForms[bytes, tuple[Parts, Prepared]] = KnownForms()
+        #: A form around one value and nothing else that was cut out, the last that was met: most bodies have it too.
+        self._latest: tuple[tuple[bytes, bytes], Prepared] | None = None
         self._writers: KnownForms[object, AnswerWriter] = KnownForms()
         self._nameless = next(
             (tensor for tensor in (*signature.inputs, *signature.outputs) if tensor.dtype not in DATATYPES), None
@@ -168,6 +170,7 @@ class OipCodec:
     def forget(self) -> None:
         """Forget the forms that are known."""
         self._forms, self._raw_forms, self._headers = KnownForms(), KnownForms(), KnownForms()
+        self._latest = None
 
     def decode_many(
         self, bodies: Sequence[bytes], n_jsons: Sequence[int | None], *, max_instances: int
@@ -197,10 +200,18 @@ class OipCodec:
         text = body if n_json is None else body[:n_json]
         if n_json is not None and (known := self._headers.get(text)) is not None:
             return known
+        latest = self._latest
+        if latest is not None:
+            (before, after), made = latest
+            # What a value is, whoever reads it sees: what is around it is all that makes a form.
+            if text.startswith(before) and text.endswith(after) and len(text) > len(before) + len(after):
+                return (latest[0], [text[len(before) : len(text) - len(after)].lstrip()], None), made
         parts = split(text)
         prepared = None if parts is None else self._forms.get(parts[0])
         if parts is None or prepared is None or not _is_text(parts[2]):
             return None
+        if len(parts[0]) == 2 and parts[0][0] is not None and parts[0][1] is not None:
+            self._latest = (parts[0][0], parts[0][1]), prepared
         if parts[0] == (text,):
             self._headers.keep(text, (parts, prepared))
         elif parts[1]:
