@@ -221,8 +221,9 @@ class StrictHttpProtocol(HttpToolsProtocol):
             self._refuse(HeadTimeout(timeout_s))
 
     def await_rest(self) -> None:
-        """Wait a while for the rest of a body whose request is answered."""
-        if not self._is_between and self._rest_timer is None and not self.transport.is_closing():
+        """Wait a while for the rest of a body whose request is answered, if there is one."""
+        is_rest = self.cycle.response_complete and self.cycle.more_body
+        if is_rest and self._rest_timer is None and not self.transport.is_closing():
             self._rest_timer = self.loop.call_later(_REST_S, self.transport.close)
 
     def came_whole(self) -> None:

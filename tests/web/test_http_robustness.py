@@ -299,6 +299,22 @@ def test_the_rest_of_a_body_that_was_answered_early_does_not_hold_its_connection
     over_sockets(test, tmp_path)
 
 
+def test_a_request_that_begins_while_another_is_answered_is_no_rest_of_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.web.strict_http._REST_S", 0.05)
+
+    async def test(_: Running, connection: Connection) -> None:
+        for asked in (request(1, 2, 3), LIVE):
+            connection.send(LIVE + asked[:30])
+            assert (await connection.answer())[0] == 200
+            await asyncio.sleep(0.15)
+            connection.send(asked[30:])
+            assert (await connection.answer())[0] == 200
+
+    over_sockets(test, tmp_path)
+
+
 def test_a_flood_of_connections_leaves_room_as_long_as_some_are_idle(tmp_path: Path) -> None:
     async def test(server: Running, first: Connection) -> None:
         first.send(request(1, 2, 3))
