@@ -69,16 +69,11 @@ class ColumnCodec:
         else:
             self._write_values(writer, parts)  # type: ignore[arg-type]
 
-    def read(self, reader: FrameReader, counts: Sequence[int]) -> list[Column]:
-        """Read the columns of requests of ``counts`` rows. Shapes: as in ``Rows``. Errors: LinkGarbled."""
-        n_rows = sum(counts)
+    def read(self, reader: FrameReader, n_rows: int) -> Column:
+        """Read what was written, ``n_rows`` in all. Shapes: as in ``Rows``. Errors: LinkGarbled."""
         if not self._is_fixed:
-            rows = self._read_rows(reader, n_rows)
-            return [rows[start:stop] for start, stop in _ranges(counts)]
-        values = self._read_values(reader, n_rows * self._row_size).reshape(n_rows, *self._shape)
-        if len(counts) == 1:
-            return [values]
-        return [values[start:stop] for start, stop in _ranges(counts)]
+            return self._read_rows(reader, n_rows)
+        return self._read_values(reader, n_rows * self._row_size).reshape(n_rows, *self._shape)
 
     def _read_rows(self, reader: FrameReader, n_rows: int) -> list[Array]:
         told = np.frombuffer(reader.take(4 * n_rows * self._rank), np.uint32).reshape(n_rows, self._rank)

@@ -14,7 +14,8 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import zmq
@@ -25,11 +26,12 @@ from server.link.errors import LinkError
 from server.link.frames import Buffer, FrameReader
 from server.link.loop_socket import LoopSocket
 from server.link.messages import Asks, AsksBlock, Derivative, Entry, Hello, Served, Table, decode_from_worker
-from server.link.peer import Ask, Peer
+from server.link.peer import Ask, Asked, Peer
 from server.link.process_watch import ProcessWatch
 from server.protocol import Rows
 
 if TYPE_CHECKING:
+    from server.protocol import Column
     from server.web.interfaces import EntryPoint, ServedModel
 
 __all__ = ["EngineEnd", "Serving", "Target"]
@@ -62,15 +64,37 @@ class Serving(Protocol):
 class Target:
     """An entry point that workers may ask, and what reads and writes its rows."""
 
-    __slots__ = ("inputs", "left_with", "number", "outputs", "served")
+    __slots__ = ("inputs", "left_with", "model", "number", "outputs", "served")
 
-    def __init__(self, number: int, served: EntryPoint) -> None:
+    def __init__(self, number: int, served: EntryPoint, model: ServedModel | None) -> None:
         self.number = number
         self.served = served
+        #: Who admits several requests at once; None for what admits them one by one.
+        self.model = model
         self.inputs = [ColumnCodec(tensor) for tensor in served.signature.inputs]
         self.outputs = [ColumnCodec(tensor) for tensor in served.signature.outputs]
         #: Serial of the first table without it; None while it is in the newest.
         self.left_with: int | None = None
+
+    def misfit(self, outputs: Sequence[Column], n_rows: int) -> str | None:
+        """Return why outputs can't be sent, or None."""
+        for codec, column in zip(self.outputs, outputs, strict=True):
+            misfit = codec.misfit(column, n_rows)
+            if misfit is not None:
+                return misfit
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lot:
+    """Requests of one entry point that nothing but their rows and callers tells apart; rows lie end to end."""
+
+    target: Target
+    asks: Sequence[Ask]
+    rows: Rows
+    deadline_s: float
+    callers: Sequence[str | None]
+    priority: int | None
 
 
 class EngineEnd:
@@ -149,7 +173,8 @@ class EngineEnd:
         for serving in self._serving():
             entries = []
             for derivative, served in _entry_points(serving.model):
-                target = by_model.get(id(served)) or self._new_target(served)
+                joint = serving.model if derivative is None else None
+                target = by_model.get(id(served)) or self._new_target(served, joint)
                 kept.add(target.number)
                 entries.append(Entry(target.number, served.entry, served.signature, derivative))
             listed.append(
@@ -167,8 +192,8 @@ class EngineEnd:
         self._table = Table(self._serial, self._pid, tuple(listed))
         self._drop_unused()
 
-    def _new_target(self, served: EntryPoint) -> Target:
-        target = Target(next(self._numbers), served)
+    def _new_target(self, served: EntryPoint, model: ServedModel | None) -> Target:
+        target = Target(next(self._numbers), served, model)
         self._targets[target.number] = target
         return target
 
@@ -210,10 +235,10 @@ class EngineEnd:
         self._tell_news()
 
     def _take(self, peer: Peer, asks: Asks, reader: FrameReader) -> None:
-        requests: list[tuple[Ask, Rows, _Terms]] = []
+        lots: list[_Lot] = []
         try:
             for block in asks.blocks:
-                requests += self._read(peer, block, reader)
+                lots += self._read(peer, block, reader)
             reader.close()
         except (LinkError, KeyError, ValueError) as error:
             # Both ends are of one version, so this is a bug of ours; callers get an answer all the same.
@@ -222,24 +247,65 @@ class EngineEnd:
                 for request_id in block.ids:
                     peer.fail(request_id, LinkError(f"the rows could not be read: {error}"))
             return
-        for ask, rows, terms in requests:
-            self._start(peer, ask, rows, terms)
+        for lot in lots:
+            if len(lot.asks) == 1:
+                self._start(peer, lot.asks[0], lot.rows, (lot.deadline_s, lot.callers[0], lot.priority))
+            else:
+                self._start_together(peer, lot)
         for request_id in asks.cancels:
             peer.cancel(request_id)
 
-    def _read(self, peer: Peer, block: AsksBlock, reader: FrameReader) -> Iterable[tuple[Ask, Rows, _Terms]]:
+    def _read(self, peer: Peer, block: AsksBlock, reader: FrameReader) -> Iterator[_Lot]:
+        """Yield requests that can be admitted together, or one by one."""
         target = self._targets[block.entry]
-        columns = [codec.read(reader, block.counts) for codec in target.inputs]
+        columns = [codec.read(reader, sum(block.counts)) for codec in target.inputs]
         n_axes = len(target.served.signature.axes)
         told = iter(block.lengths)
-        found = []
-        terms = zip(block.deadlines_s, block.callers, block.priorities, strict=True)
-        for place, (request_id, n_rows, term) in enumerate(zip(block.ids, block.counts, terms, strict=True)):
-            lengths = [tuple(itertools.islice(told, n_axes)) for _ in range(n_rows)] if n_axes else None
-            rows = Rows(n_rows, tuple(column[place] for column in columns), lengths)
-            ask = Ask(peer, request_id, target, n_rows, self._on_waited)
-            found.append((ask, rows, term))
-        return found
+        terms = list(zip(block.deadlines_s, block.priorities, strict=True))
+        n_asked = len(block.ids)
+        stop = stop_row = 0
+        while stop < n_asked:
+            first, row = stop, stop_row
+            deadline_s, priority = terms[first]
+            stop += 1
+            stop_row += block.counts[first]
+            # The core takes several at once if nothing but their rows tells them apart.
+            while target.model is not None and priority is None and stop < n_asked and terms[stop] == terms[first]:
+                stop_row += block.counts[stop]
+                stop += 1
+            lengths = [tuple(itertools.islice(told, n_axes)) for _ in range(row, stop_row)] if n_axes else None
+            asks = [
+                Ask(peer, request_id, target, count, self._on_waited)
+                for request_id, count in zip(block.ids[first:stop], block.counts[first:stop], strict=True)
+            ]
+            rows = Rows(stop_row - row, tuple(column[row:stop_row] for column in columns), lengths)
+            yield _Lot(target, asks, rows, deadline_s, block.callers[first:stop], priority)
+
+    @staticmethod
+    def _start_together(peer: Peer, lot: _Lot) -> None:
+        model = lot.target.model
+        assert model is not None, "a lot of several is of a target that takes them"
+        for ask in lot.asks:
+            peer.open[ask.id] = ask
+        try:
+            handles = model.predict_many(
+                lot.rows,
+                counts := [ask.n_rows for ask in lot.asks],
+                list(itertools.accumulate(counts[:-1], initial=0)),
+                tags=lot.asks,
+                callers=lot.callers,
+                timeout_s=lot.deadline_s - time.monotonic(),
+                spent_s=0.0,
+                taker=Asked(lot.target),
+            )
+        except Exception:  # noqa: BLE001 - a bug of ours; the callers still get one answer each
+            _log.exception("%d requests to model %r failed", len(lot.asks), lot.target.served.name)
+            for ask in lot.asks:
+                if ask.id in peer.open:
+                    peer.fail(ask.id, RowwiseError("internal error: the server's log says more"))
+            return
+        for ask, handle in zip(lot.asks, handles, strict=True):
+            ask.handle = handle
 
     @staticmethod
     def _start(peer: Peer, ask: Ask, rows: Rows, terms: _Terms) -> None:

@@ -21,6 +21,7 @@ import msgspec
 from server.signature import ModelSignature
 
 __all__ = [
+    "NOT_TOLD",
     "Answers",
     "AnswersBlock",
     "Asks",
@@ -125,8 +126,15 @@ class BatchFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
     reason: str
 
 
+#: The batch of a request that was asked for together with others: they carry no wish to know it.
+NOT_TOLD = -1
+
+
 class AnswersBlock(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Results of one entry point. ``batches`` gives for each request its place in the message's ``batches``."""
+    """Results of one entry point.
+
+    ``batches`` gives for each request its place in the message's ``batches``, or ``NOT_TOLD``.
+    """
 
     entry: int
     ids: list[int]

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from server.errors import RowwiseError
 from server.link.failures import failure_of
 from server.link.frames import FrameWriter
 from server.link.loop_socket import LoopSocket
-from server.link.messages import Answers, AnswersBlock, BatchFacts, Failure, Table, encode
+from server.link.messages import NOT_TOLD, Answers, AnswersBlock, BatchFacts, Failure, Table, encode
 from server.link.process_watch import ProcessWatch
 
 if TYPE_CHECKING:
     from server.link.engine_end import Target
+    from server.protocol import Column
     from server.web.interfaces import Answer, EntryPoint, Ticket
 
-__all__ = ["Ask", "Peer"]
+__all__ = ["Ask", "Asked", "Peer"]
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +28,7 @@ _log = logging.getLogger(__name__)
 class Ask:
     """One request of a worker, until it is answered."""
 
-    __slots__ = ("_on_waited", "_peer", "id", "n_rows", "target", "ticket")
+    __slots__ = ("_on_waited", "_peer", "handle", "id", "n_rows", "target", "ticket")
 
     def __init__(
         self,
@@ -41,8 +43,17 @@ class Ask:
         self.id = request_id
         self.target = target
         self.n_rows = n_rows
-        #: None until it was admitted.
+        #: None until it was admitted alone.
         self.ticket: Ticket | None = None
+        #: What takes it back if it was admitted together with others.
+        self.handle: object = None
+
+    def cancel(self) -> None:
+        """Take it back, as far as it does not run."""
+        if self.ticket is not None:
+            self.ticket.cancel()
+        elif self.handle is not None and self.target.model is not None:
+            self.target.model.take_back(self.handle)
 
     def done(self, answer: Answer) -> None:
         """Take the answer; it is sent at the end of the tick."""
@@ -50,14 +61,62 @@ class Ask:
         if answer.error is not None:
             peer.fail(self.id, answer.error)
             return
-        for codec, column in zip(self.target.outputs, answer.outputs, strict=True):
-            misfit = codec.misfit(column, self.n_rows)
-            if misfit is not None:
-                _log.error("an answer of model %r can't be sent: output %s", self.target.served.name, misfit)
-                peer.fail(self.id, RowwiseError(f"the model's output {misfit}"))
-                return
-        self._on_waited(self.target.served, answer.queue_s)
-        peer.succeed(self, answer)
+        misfit = self.target.misfit(answer.outputs, self.n_rows)
+        if misfit is None:
+            self.ran(answer.outputs, 0, self.n_rows, answer.queue_s, answer)
+        else:
+            self.unfit(misfit)
+
+    def ran(
+        self, outputs: Sequence[Column], start: int, stop: int, queue_s: float, answer: Answer | None = None
+    ) -> None:
+        """Take its rows of outputs that fit; they are sent at the end of the tick. ``answer`` says how they ran."""
+        self._on_waited(self.target.served, queue_s)
+        self._peer.succeed(_Result(self, outputs, start, stop, queue_s, answer))
+
+    def unfit(self, misfit: str) -> None:
+        """Fail: outputs are not as the signature says, by which the worker would read them."""
+        _log.error("an answer of model %r can't be sent: output %s", self.target.served.name, misfit)
+        self._peer.fail(self.id, RowwiseError(f"the model's output {misfit}"))
+
+
+class Asked:
+    """Takes the answers of requests of one entry point that were admitted together. Their tags are ``Ask``."""
+
+    __slots__ = ("_looked_at", "_misfit", "_target")
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._looked_at: Sequence[Column] | None = None
+        self._misfit: str | None = None
+
+    def ran(self, tag: object, outputs: Sequence[Column], start: int, stop: int, queue_s: float) -> None:
+        """Take a request's rows of a batch's outputs."""
+        ask: Ask = tag  # type: ignore[assignment]
+        if outputs is not self._looked_at:
+            self._looked_at = outputs
+            self._misfit = self._target.misfit(outputs, len(outputs[0]))
+        if self._misfit is None:
+            ask.ran(outputs, start, stop, queue_s)
+        else:
+            ask.unfit(self._misfit)
+
+    def ended(self, tag: object, answer: Answer) -> None:
+        """Take an error, or what was put together from several batches."""
+        ask: Ask = tag  # type: ignore[assignment]
+        ask.done(answer)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Result:
+    """Where a request's rows lie. ``answer`` says how they ran, if anybody may want to know."""
+
+    ask: Ask
+    outputs: Sequence[Column]
+    start: int
+    stop: int
+    queue_s: float
+    answer: Answer | None
 
 
 class Peer:
@@ -70,7 +129,7 @@ class Peer:
         #: The serial of the oldest table that it may still go by.
         self.seen = seen
         self.open: dict[int, Ask] = {}
-        self._answers: dict[Target, list[tuple[Ask, Answer]]] = {}
+        self._results: dict[Target, list[_Result]] = {}
         self._failures: list[Failure] = []
         self._flush_is_due = False
         self._has_ended = False
@@ -84,10 +143,10 @@ class Peer:
         """Tell it what serves."""
         self._socket.send([self._identity, *FrameWriter().message(encode(table))])
 
-    def succeed(self, ask: Ask, answer: Answer) -> None:
+    def succeed(self, result: _Result) -> None:
         """Send outputs at the end of the tick."""
-        self.open.pop(ask.id, None)
-        self._answers.setdefault(ask.target, []).append((ask, answer))
+        self.open.pop(result.ask.id, None)
+        self._results.setdefault(result.ask.target, []).append(result)
         self._flush_soon()
 
     def fail(self, request_id: int, error: RowwiseError) -> None:
@@ -99,8 +158,8 @@ class Peer:
     def cancel(self, request_id: int) -> None:
         """Take a request back whose caller has left; its answer is sent all the same, as the worker waits for it."""
         ask = self.open.get(request_id)
-        if ask is not None and ask.ticket is not None:
-            ask.ticket.cancel()
+        if ask is not None:
+            ask.cancel()
 
     def end(self) -> None:
         """The process has ended, or is to be forgotten: nobody waits for what it asked for."""
@@ -117,32 +176,57 @@ class Peer:
 
     def _flush(self) -> None:
         self._flush_is_due = False
-        answers, self._answers = self._answers, {}
+        results, self._results = self._results, {}
         failures, self._failures = self._failures, []
         if self._has_ended:
             return
         writer = FrameWriter()
-        places: dict[int, int] = {}
-        batches: list[BatchFacts] = []
-        blocks = []
-        for target, done in answers.items():
-            for place, codec in enumerate(target.outputs):
-                codec.write(writer, [answer.outputs[place] for _, answer in done])
-            for _, answer in done:
-                if answer.batch_id not in places:
-                    places[answer.batch_id] = len(batches)
-                    batches.append(
-                        BatchFacts(
-                            answer.batch_id, answer.bucket, answer.batch_rows, answer.compute_s, str(answer.reason)
-                        )
-                    )
-            blocks.append(
-                AnswersBlock(
-                    target.number,
-                    [ask.id for ask, _ in done],
-                    [ask.n_rows for ask, _ in done],
-                    [places[answer.batch_id] for _, answer in done],
-                    [answer.queue_s for _, answer in done],
-                )
+        batches = _Batches()
+        blocks = [_block(target, done, writer, batches) for target, done in results.items()]
+        self._socket.send([self._identity, *writer.message(encode(Answers(batches.facts, blocks, failures)))])
+
+
+class _Batches:
+    """The batches that a message tells of, each once."""
+
+    def __init__(self) -> None:
+        self.facts: list[BatchFacts] = []
+        self._places: dict[int, int] = {}
+
+    def place(self, answer: Answer | None) -> int:
+        """Return where in the message an answer's batch is told of."""
+        if answer is None:
+            return NOT_TOLD
+        place = self._places.setdefault(answer.batch_id, len(self.facts))
+        if place == len(self.facts):
+            self.facts.append(
+                BatchFacts(answer.batch_id, answer.bucket, answer.batch_rows, answer.compute_s, str(answer.reason))
             )
-        self._socket.send([self._identity, *writer.message(encode(Answers(batches, blocks, failures)))])
+        return place
+
+
+def _block(target: Target, done: Sequence[_Result], writer: FrameWriter, batches: _Batches) -> AnswersBlock:
+    """Write the rows of one entry point's requests, and return what is said of them."""
+    pieces = list(_pieces(done))
+    for place, codec in enumerate(target.outputs):
+        codec.write(writer, [outputs[place][start:stop] for outputs, start, stop in pieces])
+    return AnswersBlock(
+        target.number,
+        [result.ask.id for result in done],
+        [result.ask.n_rows for result in done],
+        [batches.place(result.answer) for result in done],
+        [result.queue_s for result in done],
+    )
+
+
+def _pieces(done: Sequence[_Result]) -> Iterator[tuple[Sequence[Column], int, int]]:
+    """Yield the rows of all results in order; those that lie end to end in one batch's outputs as one piece."""
+    first, *others = done
+    outputs, start, stop = first.outputs, first.start, first.stop
+    for result in others:
+        if result.outputs is outputs and result.start == stop:
+            stop = result.stop
+            continue
+        yield outputs, start, stop
+        outputs, start, stop = result.outputs, result.start, result.stop
+    yield outputs, start, stop

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from server.errors import RowwiseError
@@ -61,8 +60,11 @@ class RemoteAnswer:
 class Taker(Protocol):
     """Takes the answers of requests that were admitted together."""
 
+    def ran(self, tag: object, outputs: Sequence[Column], start: int, stop: int, queue_s: float) -> None:
+        """Take a request's rows of outputs that it has in common with others."""
+
     def ended(self, tag: object, answer: RemoteAnswer) -> None:
-        """Take the answer of the request with that tag."""
+        """Take the error with which the request with that tag ended."""
 
 
 class Link(Protocol):
@@ -80,6 +82,19 @@ class Link(Protocol):
     ) -> RemoteTicket:
         """Send rows at the end of the tick. Errors: EngineGone."""
 
+    def ask_many(
+        self,
+        model: RemoteModel,
+        rows: Rows,
+        counts: Sequence[int],
+        *,
+        deadline_s: float,
+        tags: Sequence[object],
+        callers: Sequence[str | None],
+        taker: Taker,
+    ) -> list[RemoteTicket]:
+        """Send the rows of several requests, end to end, at the end of the tick. Errors: EngineGone."""
+
     def cancel(self, ticket: RemoteTicket) -> bool:
         """Take a request back; False if it was answered."""
 
@@ -87,25 +102,29 @@ class Link(Protocol):
 class RemoteTicket:
     """A request on its way to the engine and back. Written by the worker's end."""
 
-    __slots__ = ("_link", "caller", "deadline_s", "id", "model", "on_done", "priority", "rows")
+    __slots__ = ("_link", "caller", "deadline_s", "id", "model", "n_rows", "on_done", "priority", "tag", "taker")
 
     def __init__(
         self,
         link: Link,
         request_id: int,
         model: RemoteModel,
-        rows: Rows,
+        n_rows: int,
         *,
         deadline_s: float,
         caller: str | None,
         priority: int | None,
         on_done: Callable[[RemoteAnswer], None],
+        taker: Taker | None = None,
+        tag: object = None,
     ) -> None:
         self._link = link
         self.id = request_id
         self.model = model
-        #: None once they were sent.
-        self.rows: Rows | None = rows
+        self.n_rows = n_rows
+        #: Takes its rows together with others', if it was asked for with them; then ``on_done`` takes errors alone.
+        self.taker = taker
+        self.tag = tag
         self.deadline_s = deadline_s
         self.caller = caller
         self.priority = priority
@@ -180,23 +199,30 @@ class RemoteModel:
         taker: Taker,
     ) -> list[RemoteTicket | None]:
         """Send several requests whose rows lie in one array for each input; ``taker`` is told of each once."""
-        tickets: list[RemoteTicket | None] = []
-        for count, place, tag, caller in zip(counts, places, tags, callers, strict=True):
-            stop = place + count
-            lengths = None if rows.lengths is None else rows.lengths[place:stop]
-            own = Rows(count, tuple(column[place:stop] for column in rows.columns), lengths)
-            try:
-                tickets.append(
-                    self.predict(
-                        own, timeout_s=timeout_s, on_done=partial(taker.ended, tag), spent_s=spent_s, caller=caller
-                    )
-                )
-            except RowwiseError as error:
-                tickets.append(None)
+        patience_s = self._default_timeout_s if timeout_s is None else timeout_s
+        deadline_s = time.monotonic() - spent_s + patience_s
+        if sum(counts) != rows.n:
+            rows = _only(rows, counts, places)
+        try:
+            return [
+                *self._link.ask_many(self, rows, counts, deadline_s=deadline_s, tags=tags, callers=callers, taker=taker)
+            ]
+        except RowwiseError as error:
+            for tag in tags:
                 taker.ended(tag, RemoteAnswer(error))
-        return tickets
+            return [None] * len(counts)
 
     def take_back(self, handle: object) -> None:
         """Take a request of ``predict_many`` back, as far as it isn't executed."""
         if isinstance(handle, RemoteTicket):
             handle.cancel()
+
+
+def _only(rows: Rows, counts: Sequence[int], places: Sequence[int]) -> Rows:
+    """Return the rows that belong to somebody: those of callers who have left are not sent."""
+    kept = [row for count, place in zip(counts, places, strict=True) for row in range(place, place + count)]
+    return Rows(
+        len(kept),
+        tuple([column[row] for row in kept] if isinstance(column, list) else column[kept] for column in rows.columns),
+        None if rows.lengths is None else [rows.lengths[row] for row in kept],
+    )

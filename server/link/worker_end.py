@@ -15,8 +15,10 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import zmq
@@ -27,13 +29,13 @@ from server.link.errors import EngineGone, LinkGarbled
 from server.link.failures import error_of
 from server.link.frames import Buffer, FrameReader, FrameWriter
 from server.link.loop_socket import LoopSocket
-from server.link.messages import Answers, Asks, AsksBlock, Hello, Seen, Table, decode_from_engine, encode
+from server.link.messages import NOT_TOLD, Answers, Asks, AsksBlock, Hello, Seen, Table, decode_from_engine, encode
 from server.link.process_watch import ProcessWatch
 from server.link.remote_catalog import RemoteCatalog
-from server.link.remote_model import RemoteAnswer, RemoteModel, RemoteTicket
+from server.link.remote_model import NO_BATCH, RemoteAnswer, RemoteModel, RemoteTicket, Taker
 
 if TYPE_CHECKING:
-    from server.protocol import Rows
+    from server.protocol import Column, Rows
 
 __all__ = ["WorkerEnd"]
 
@@ -46,6 +48,14 @@ _SWEEP_S = 0.5
 _OVERDUE_S = 2.0
 #: What callers are told while the engine starts: about the time in which TensorFlow is loaded.
 _RETRY_AFTER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Parcel:
+    """Rows that this tick will send, those of its requests end to end."""
+
+    rows: Rows
+    tickets: Sequence[RemoteTicket]
 
 
 class WorkerEnd:
@@ -62,7 +72,7 @@ class WorkerEnd:
         #: Requests that the engine has not answered, by id. Those that were given up stay until it does, or is gone.
         self._waiting: dict[int, RemoteTicket] = {}
         #: What this tick will send, by model.
-        self._outbox: dict[RemoteModel, list[RemoteTicket]] = {}
+        self._outbox: dict[RemoteModel, list[_Parcel]] = {}
         self._cancels: list[int] = []
         self._flush_is_due = False
         self._watch: ProcessWatch | None = None
@@ -91,42 +101,90 @@ class WorkerEnd:
         on_done: Callable[[RemoteAnswer], None],
     ) -> RemoteTicket:
         """Send rows at the end of the tick. Errors: EngineGone; LinkGarbled for rows that are not the model's."""
+        self._check(model, rows)
+        ticket = RemoteTicket(
+            self,
+            next(self._ids),
+            model,
+            rows.n,
+            deadline_s=deadline_s,
+            caller=caller,
+            priority=priority,
+            on_done=on_done,
+        )
+        self._put(model, _Parcel(rows, (ticket,)))
+        return ticket
+
+    def ask_many(
+        self,
+        model: RemoteModel,
+        rows: Rows,
+        counts: Sequence[int],
+        *,
+        deadline_s: float,
+        tags: Sequence[object],
+        callers: Sequence[str | None],
+        taker: Taker,
+    ) -> list[RemoteTicket]:
+        """Send the rows of several requests, end to end, at the end of the tick. Errors: as ``ask``."""
+        self._check(model, rows)
+        tickets = [
+            RemoteTicket(
+                self,
+                next(self._ids),
+                model,
+                count,
+                deadline_s=deadline_s,
+                caller=caller,
+                priority=None,
+                on_done=partial(taker.ended, tag),
+                taker=taker,
+                tag=tag,
+            )
+            for count, tag, caller in zip(counts, tags, callers, strict=True)
+        ]
+        self._put(model, _Parcel(rows, tickets))
+        return tickets
+
+    def _check(self, model: RemoteModel, rows: Rows) -> None:
         if self.missing is not None:
             raise self._gone()
         for codec, column in zip(model.inputs, rows.columns, strict=True):
             misfit = codec.misfit(column, rows.n)
             if misfit is not None:
                 raise LinkGarbled(misfit)
-        ticket = RemoteTicket(
-            self,
-            next(self._ids),
-            model,
-            rows,
-            deadline_s=deadline_s,
-            caller=caller,
-            priority=priority,
-            on_done=on_done,
-        )
-        self._waiting[ticket.id] = ticket
-        self._outbox.setdefault(model, []).append(ticket)
+
+    def _put(self, model: RemoteModel, parcel: _Parcel) -> None:
+        for ticket in parcel.tickets:
+            self._waiting[ticket.id] = ticket
+        self._outbox.setdefault(model, []).append(parcel)
         self._flush_soon()
-        return ticket
 
     def cancel(self, ticket: RemoteTicket) -> bool:
-        """Take a request back: at once if it was not sent, else by asking the engine. False if it was answered."""
+        """Take a request back: at once if it alone was to be sent, else by asking the engine.
+
+        False if it was answered.
+        """
         if ticket.on_done is None:
             return False
-        if ticket.rows is not None:
-            unsent = self._outbox[ticket.model]
-            unsent.remove(ticket)
-            if not unsent:
-                del self._outbox[ticket.model]
+        if self._take_out(ticket):
             del self._waiting[ticket.id]
             _answer(ticket, RemoteAnswer(Cancelled("the request was cancelled before it was executed")))
         else:
             self._cancels.append(ticket.id)
             self._flush_soon()
         return True
+
+    def _take_out(self, ticket: RemoteTicket) -> bool:
+        """Take a request's parcel out of the outbox; False if it is not there, or holds others' rows too."""
+        unsent = self._outbox.get(ticket.model, [])
+        for place, parcel in enumerate(unsent):
+            if len(parcel.tickets) == 1 and parcel.tickets[0] is ticket:
+                del unsent[place]
+                if not unsent:
+                    del self._outbox[ticket.model]
+                return True
+        return False
 
     # Sending.
 
@@ -142,7 +200,7 @@ class WorkerEnd:
         outbox, self._outbox = self._outbox, {}
         cancels, self._cancels = self._cancels, []
         writer = FrameWriter()
-        blocks = [_block(model, tickets, writer) for model, tickets in outbox.items()]
+        blocks = [_block(model, parcels, writer) for model, parcels in outbox.items()]
         self._socket.send(writer.message(encode(Asks(blocks, cancels))))
 
     # Receiving.
@@ -166,18 +224,23 @@ class WorkerEnd:
         self._socket.send(FrameWriter().message(encode(Seen(table.serial))))
 
     def _take_answers(self, answers: Answers, reader: FrameReader) -> None:
-        done: list[tuple[RemoteTicket, RemoteAnswer]] = []
+        done: list[tuple[RemoteTicket, Sequence[Column], int, float, int]] = []
         for block in answers.blocks:
             model = self._waiting[block.ids[0]].model
-            columns = [codec.read(reader, block.counts) for codec in model.outputs]
-            facts = zip(block.ids, block.batches, block.queue_s, *columns, strict=True)
-            for request_id, batch, queue_s, *outputs in facts:
-                answer = RemoteAnswer(None, outputs, answers.batches[batch], queue_s)
-                done.append((self._waiting.pop(request_id), answer))
+            columns = [codec.read(reader, sum(block.counts)) for codec in model.outputs]
+            starts = accumulate(block.counts, initial=0)
+            for request_id, start, queue_s, batch in zip(block.ids, starts, block.queue_s, block.batches, strict=False):
+                done.append((self._waiting.pop(request_id), columns, start, queue_s, batch))
         reader.close()
-        done += [(self._waiting.pop(failure.id), RemoteAnswer(error_of(failure))) for failure in answers.failures]
-        for ticket, answer in done:
-            _answer(ticket, answer)
+        for ticket, columns, start, queue_s, batch in done:
+            if ticket.taker is not None:
+                _ran(ticket, columns, start, queue_s)
+                continue
+            own: list[Column] = [column[start : start + ticket.n_rows] for column in columns]
+            facts = NO_BATCH if batch == NOT_TOLD else answers.batches[batch]
+            _answer(ticket, RemoteAnswer(None, own, facts, queue_s))
+        for failure in answers.failures:
+            _answer(self._waiting.pop(failure.id), RemoteAnswer(error_of(failure)))
 
     # The engine's coming and going.
 
@@ -218,27 +281,22 @@ class WorkerEnd:
         for ticket in overdue:
             _answer(ticket, RemoteAnswer(DeadlineExceeded("the engine did not answer by the request's deadline")))
             ticket.deadline_s = math.inf
-            with suppress(KeyError):
-                self.cancel(ticket)
         self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
 
 
-def _block(model: RemoteModel, tickets: list[RemoteTicket], writer: FrameWriter) -> AsksBlock:
+def _block(model: RemoteModel, parcels: Sequence[_Parcel], writer: FrameWriter) -> AsksBlock:
     """Write the rows of one model's requests, and return what is said of them."""
-    asked = [ticket.rows for ticket in tickets if ticket.rows is not None]
-    assert len(asked) == len(tickets), "a ticket in the outbox has its rows"
     for place, codec in enumerate(model.inputs):
-        codec.write(writer, [rows.columns[place] for rows in asked])
-    for ticket in tickets:
-        ticket.rows = None
+        codec.write(writer, [parcel.rows.columns[place] for parcel in parcels])
+    tickets = [ticket for parcel in parcels for ticket in parcel.tickets]
     return AsksBlock(
         model.number,
         [ticket.id for ticket in tickets],
-        [rows.n for rows in asked],
+        [ticket.n_rows for ticket in tickets],
         [ticket.deadline_s for ticket in tickets],
         [ticket.caller for ticket in tickets],
         [ticket.priority for ticket in tickets],
-        [size for rows in asked if rows.lengths is not None for lengths in rows.lengths for size in lengths],
+        [size for parcel in parcels for lengths in parcel.rows.lengths or () for size in lengths],
     )
 
 
@@ -250,3 +308,14 @@ def _answer(ticket: RemoteTicket, answer: RemoteAnswer) -> None:
         on_done(answer)
     except Exception:  # noqa: BLE001 - one caller's fault must not reach the others of the same message
         _log.exception("on_done of a request to model %r failed", ticket.model.name)
+
+
+def _ran(ticket: RemoteTicket, columns: Sequence[Column], start: int, queue_s: float) -> None:
+    on_done, ticket.on_done = ticket.on_done, None
+    if on_done is None:
+        return
+    assert ticket.taker is not None, "it was asked for with others"
+    try:
+        ticket.taker.ran(ticket.tag, columns, start, start + ticket.n_rows, queue_s)
+    except Exception:  # noqa: BLE001 - as above
+        _log.exception("the taker of a request to model %r failed", ticket.model.name)

@@ -92,6 +92,7 @@ class Model:
     holds: bool = False
     refusal: Exception | None = None
     requests: list[Request] = field(default_factory=list)
+    together: list[Together] = field(default_factory=list)
 
     def predict(
         self,
@@ -110,6 +111,54 @@ class Model:
         if not self.holds:
             request.finish()
         return request
+
+    def predict_many(
+        self,
+        rows: Rows,
+        counts: Sequence[int],
+        places: Sequence[int],
+        *,
+        tags: Sequence[object],
+        callers: Sequence[str | None],
+        timeout_s: float | None,
+        spent_s: float,
+        taker: Any,
+    ) -> list[object]:
+        """All of them are one batch, whose outputs they have in common."""
+        if isinstance(self.refusal, RowwiseError):
+            for tag in tags:
+                taker.ended(tag, Answer(error=self.refusal))
+            return [None] * len(counts)
+        if self.refusal is not None:
+            raise self.refusal
+        asked = Together(rows, counts, places, tags, callers, timeout_s, taker)
+        self.together.append(asked)
+        if not self.holds:
+            asked.finish()
+        return [(asked, tag) for tag in tags]
+
+    def take_back(self, handle: Any) -> None:
+        asked, tag = handle
+        asked.taken_back.append(tag)
+
+
+@dataclass
+class Together:
+    """Requests as the model got them at once; ``finish`` answers them all."""
+
+    rows: Rows
+    counts: Sequence[int]
+    places: Sequence[int]
+    tags: Sequence[object]
+    callers: Sequence[str | None]
+    timeout_s: float | None
+    taker: Any
+    taken_back: list[object] = field(default_factory=list)
+
+    def finish(self, outputs: Sequence[Any] | None = None) -> None:
+        found = outputs_of(self.rows) if outputs is None else outputs
+        for count, place, tag in zip(self.counts, self.places, self.tags, strict=True):
+            self.taker.ran(tag, found, place, place + count, 0.25)
 
 
 @dataclass
@@ -226,3 +275,32 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
         await test()
 
     asyncio.run(all_of_it())
+
+
+class Lot:
+    """Requests that a worker asks for together, and what came of each: rows of an output, or an error."""
+
+    def __init__(self, model: RemoteModel, *counts: int, timeout_s: float | None = None) -> None:
+        values = np.arange(sum(counts), dtype=np.float32)
+        self.results: list[tuple[int, Any]] = []
+        #: The arrays of which answers were told, each once.
+        self.outputs: list[Sequence[Any]] = []
+        places = [sum(counts[:place]) for place in range(len(counts))]
+        self.handles = model.predict_many(
+            Rows(len(values), (np.repeat(values, 3).reshape(-1, 3),)),
+            counts,
+            places,
+            tags=range(len(counts)),
+            callers=[f"caller {place}" for place in range(len(counts))],
+            timeout_s=timeout_s,
+            spent_s=0.0,
+            taker=self,
+        )
+
+    def ran(self, tag: Any, outputs: Sequence[Any], start: int, stop: int, queue_s: float) -> None:
+        if not any(outputs is known for known in self.outputs):
+            self.outputs.append(outputs)
+        self.results.append((tag, outputs[0][start:stop].tolist()))
+
+    def ended(self, tag: Any, answer: RemoteAnswer) -> None:
+        self.results.append((tag, answer.error))
