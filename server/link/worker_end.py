@@ -227,10 +227,10 @@ class WorkerEnd:
         done: list[tuple[RemoteTicket, Sequence[Column], int, float, int]] = []
         for block in answers.blocks:
             model = self._waiting[block.ids[0]].model
-            columns = [codec.read(reader, sum(block.counts)) for codec in model.outputs]
+            read = [codec.read(reader, sum(block.counts)) for codec in model.outputs]
             starts = accumulate(block.counts, initial=0)
             for request_id, start, queue_s, batch in zip(block.ids, starts, block.queue_s, block.batches, strict=False):
-                done.append((self._waiting.pop(request_id), columns, start, queue_s, batch))
+                done.append((self._waiting.pop(request_id), read, start, queue_s, batch))
         reader.close()
         for ticket, columns, start, queue_s, batch in done:
             if ticket.taker is not None:
