@@ -16,7 +16,7 @@ from typing import Self
 import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
-_ANSWERS = re.compile(r"answers on (http://[\d.]+:\d+)")
+_ANSWERS = re.compile(r"answers on (https?://[\d.]+:\d+)")
 
 
 def free_port() -> int:
