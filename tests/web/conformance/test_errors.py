@@ -25,14 +25,19 @@ CODES = {
     403: "PERMISSION_DENIED",
     404: "NOT_FOUND",
     405: "UNIMPLEMENTED",
+    408: "DEADLINE_EXCEEDED",
     409: "FAILED_PRECONDITION",
     413: "RESOURCE_EXHAUSTED",
+    414: "INVALID_ARGUMENT",
+    415: "UNIMPLEMENTED",
     429: "RESOURCE_EXHAUSTED",
+    431: "INVALID_ARGUMENT",
     499: "CANCELLED",
     500: "INTERNAL",
     501: "UNIMPLEMENTED",
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
+    505: "UNIMPLEMENTED",
 }
 #: "Try again later" does not make a request smaller.
 TOO_MANY = {"TooManyInstances", "TooManyRows"}
