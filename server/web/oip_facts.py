@@ -120,6 +120,7 @@ def model_statistics(served: ResidentModel) -> dict[str, Any]:
             "cache_hit": _duration(0, 0.0),
             "cache_miss": _duration(0, 0.0),
         },
+        "response_stats": {},
         "batch_stats": [{"batch_size": n_rows, **_steps(times)} for n_rows, times in sorted(counted.by_rows.items())],
         "memory_usage": [],
     }

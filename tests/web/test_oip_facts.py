@@ -118,6 +118,7 @@ def test_statistics_are_in_nanoseconds_and_in_the_shape_that_perf_analyzer_reads
             "cache_hit": none,
             "cache_miss": none,
         },
+        "response_stats": {},
         "batch_stats": [],
         "memory_usage": [],
     }
