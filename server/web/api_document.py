@@ -30,14 +30,17 @@ _REFUSALS = {
     408: "Nothing of the body has come for a while",
     409: "The version is not in a state for that",
     413: "The body, the archive or the number of examples is over a limit, which is named",
+    414: "The request's target is over a limit",
     415: "A Content-Encoding other than gzip and deflate",
     429: "The queue is full, or the request waited in it past its time",
+    431: "The request's headers are over a limit",
     500: "An error of the server, or of the model on this input alone",
     501: "Not offered, with what to use instead",
     503: "Not ready, overloaded or shutting down",
     504: "The deadline passed",
+    505: "A version of HTTP other than 1.0 and 1.1",
 }
-_READING = (400, 401, 403, 404, 405)
+_READING = (400, 401, 403, 404, 405, 414, 431, 505)
 #: What sending a body can come to.
 _BODY = (408, 413, 415, 504)
 _WITHOUT_BODY = frozenset({"get", "delete"})

@@ -353,7 +353,8 @@ class _Listener:
     ) -> None:
         self._loop = loop
         self._receive = receive
-        self._answered = answered
+        #: None once nobody listens: a task that was cancelled is held by its own traceback, and must not hold an answer.
+        self._answered: asyncio.Future[Reply | None] | None = answered
         self._task: asyncio.Task[None] | None = None
         self._timer = loop.call_later(_LISTEN_AFTER_S, self._start)
 
@@ -363,12 +364,14 @@ class _Listener:
     async def _listen(self) -> None:
         # The body is complete: the next message can only be that the caller left.
         message = await self._receive()
-        if message["type"] == "http.disconnect" and not self._answered.done():
-            self._answered.set_result(None)
+        answered = self._answered
+        if message["type"] == "http.disconnect" and answered is not None and not answered.done():
+            answered.set_result(None)
 
     def stop(self) -> None:
         """Stop listening: the answer is there, or nobody waits for it."""
         self._timer.cancel()
+        self._answered = None
         if self._task is not None:
             self._task.cancel()
 

@@ -141,7 +141,7 @@ class Predictor:
         received_s, timeout_s = call.deadline
         if request.timeout_s is not None:
             timeout_s = request.timeout_s if timeout_s is None else min(timeout_s, request.timeout_s)
-        call.ticket = served.predict(
+        ticket = served.predict(
             request.rows,
             timeout_s=timeout_s,
             on_done=call.done,
@@ -149,6 +149,8 @@ class Predictor:
             caller=call.caller,
             priority=request.priority,
         )
+        if not call.has_ended:
+            call.ticket = ticket
 
     def _failed(self, call: PredictCall, error: Exception) -> None:
         if isinstance(error, RowwiseError):
@@ -200,6 +202,10 @@ def labelled_version(catalog: ServingCatalog, model: str, label: str) -> int:
     if not carrying:
         raise LabelNotFound(model, label, sorted({known for record in records for known in record.labels}))
     return max(carrying)
+
+
+def _nobody(_: Reply) -> None:
+    """Take a reply that nobody waits for."""
 
 
 class PredictCall:
@@ -260,7 +266,9 @@ class PredictCall:
             self.metrics.request(reply.status)
         if self.trace is not None:
             self.trace.end(reply.status, answer)
-        self._on_reply(reply)
+        on_reply = self._on_reply
+        self._let_go()
+        on_reply(reply)
 
     def abandon(self, status: int = CLIENT_GONE) -> None:
         """The caller waits no more: take the rows back if they still wait, and send nothing.
@@ -276,6 +284,13 @@ class PredictCall:
             self.trace.end(status, None)
         if self.ticket is not None:
             self.ticket.cancel()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Hold nothing more. Who is called back holds this call: its tensors would wait for the garbage collector."""
+        self._on_reply = _nobody
+        self.request = self.ticket = None
+        self.wire = TFS_JSON
 
     def _success(self, answer: Answer) -> Reply:
         assert self.request is not None

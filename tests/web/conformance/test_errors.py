@@ -18,7 +18,7 @@ from tests.web.conformance.asking import PROTOCOLS, Asked, Protocol
 from tests.web.conformance.models import Echo, ordinary
 from tests.web.conformance.serving import Refused, Server
 
-#: The codes that the contract names, and what gRPC has instead of them.
+#: The codes that the contract names and those of HTTP itself, and what gRPC has instead of them.
 CODES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
