@@ -11,6 +11,7 @@
     report       a comparison's table and picture
     soak         `make soak`: nothing may grow, judged by growth
     chaos        `make chaos`: faults, and an account of every request in a ledger
+    large_tensors what tensors of a megabyte cost by form of request, and how many copies of them there are
     small_models what both register: functions that are checked without TensorFlow
     demo         `make demo`
     locustfile   scenarios for locust, against any running server

@@ -353,7 +353,7 @@ class _Listener:
     ) -> None:
         self._loop = loop
         self._receive = receive
-        #: None once nobody listens: a task that was cancelled is held by its own traceback, and must not hold an answer.
+        #: None once nobody listens: a task that was cancelled is held by its traceback, and must not hold an answer.
         self._answered: asyncio.Future[Reply | None] | None = answered
         self._task: asyncio.Task[None] | None = None
         self._timer = loop.call_later(_LISTEN_AFTER_S, self._start)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 
-from server.protocol import Array, Column, OipFormat, ProtocolError, RaggedOutput, Rows, codec_for
+from server.protocol import TFS_JSON, Array, Column, OipFormat, ProtocolError, RaggedOutput, Rows, codec_for
 from server.protocol.dtypes import numpy_dtype
 from server.protocol.messages import message_class
 from server.protocol.oip_codec import OipCodec
@@ -179,6 +179,11 @@ class TfsJson(_Asking):
     def __init__(self) -> None:
         self._exact = {id(asked): ExactReader(asked.signature) for asked in _ASKED}
 
+    @staticmethod
+    def taken_apart(body: bytes) -> tuple[int | None, bytes]:
+        """Return how many bytes are said to be JSON, and the body that is sent."""
+        return None, body
+
     def read_body(self, asked: Someone, body: bytes) -> str:
         exact = self._exact[id(asked)]
         try:
@@ -193,48 +198,6 @@ class TfsJson(_Asking):
         assert _same(request.rows.columns, known.rows.columns)
         written, _ = request.encode(request.rows.columns)
         json.loads(written)
-        return "read"
-
-
-class TfsMany(Target):
-    """Several bodies of TensorFlow Serving's JSON read together, against each alone."""
-
-    name = "tfs json, joint"
-    _asked = (_ASKED[0], _ASKED[2], _someone([("x", "float32", (1,))]), _someone([("x", "float64", (2, 2, 4))]))
-    _MARK = b"\x1e"
-
-    def corpus(self) -> Sequence[bytes]:
-        bodies = []
-        for place, asked in enumerate(self._asked):
-            for arrays in _arrays(asked):
-                columns = _columns_as_json(arrays)
-                finite = json.loads(json.dumps(columns["x"]).replace("NaN", "1.5").replace("-Infinity", "2.5"))
-                for separators in ((",", ":"), (", ", ": ")):
-                    body = json.dumps({"instances": finite}, separators=separators).encode()
-                    bodies.append((place, body))
-        random_ = random.Random(0)
-        return [
-            bytes((place,))
-            + self._MARK.join(random_.choice([body for at, body in bodies if at == place]) for _ in range(n))
-            for place in range(len(self._asked))
-            for n in (1, 2, 2, 3, 5)
-        ]
-
-    def read(self, data: bytes) -> str:
-        asked = self._asked[(data[0] if data else 0) % len(self._asked)]
-        bodies = data[1:].split(self._MARK)
-        together = codec_for(asked.signature).decode_many(bodies, max_instances=_MAX_INSTANCES)
-        if together is None:
-            return "each alone"
-        place = 0
-        assert len(together.counts) == len(bodies)
-        for body, count in zip(bodies, together.counts, strict=True):
-            alone = codec_for(asked.signature).decode(body, max_instances=_MAX_INSTANCES)
-            assert alone.row_form
-            assert alone.rows.n == count
-            assert _same(alone.rows.columns, [together.column[place : place + count]])
-            place += count
-        assert place == len(together.column)
         return "read"
 
 
@@ -269,9 +232,12 @@ class OipRest(_Asking):
                 found.append(json.dumps({"id": "x", "inputs": tensors}, separators=(",", ":")).encode())
         return found
 
+    def taken_apart(self, body: bytes) -> tuple[int | None, bytes]:
+        """Return how many bytes are said to be JSON, and the body that is sent."""
+        return (int.from_bytes(body[:2], "big"), body[2:]) if self._is_binary else (None, body)
+
     def read_body(self, asked: Someone, body: bytes) -> str:
-        n_json = int.from_bytes(body[:2], "big") if self._is_binary else None
-        body = body[2:] if self._is_binary else body
+        n_json, body = self.taken_apart(body)
         fresh = self._fresh[id(asked)]
         try:
             request = OipFormat(n_json).decode(body, asked, max_instances=_MAX_INSTANCES)
@@ -291,6 +257,50 @@ class OipRest(_Asking):
         told = dict(headers).get(b"inference-header-content-length")
         json.loads(written if told is None else written[: int(told)])
         return "read"
+
+
+class Joint(Target):
+    """Several bodies to one model read together, against each alone."""
+
+    _MARK = b"\x1e\x1d\x1e\x1d"
+
+    def __init__(self, name: str, one: TfsJson | OipRest) -> None:
+        self.name = name
+        self._one = one
+
+    def corpus(self) -> Sequence[bytes]:
+        random_ = random.Random(0)
+        return [
+            bytes((place,)) + self._MARK.join(random_.choice(bodies) for _ in range(n))
+            for place, bodies in enumerate(map(self._one.bodies, _ASKED))
+            for n in (1, 2, 2, 3, 5)
+        ]
+
+    def read(self, data: bytes) -> str:
+        asked = _ASKED[(data[0] if data else 0) % len(_ASKED)]
+        told = [self._one.taken_apart(body) for body in data[1:].split(self._MARK)]
+        bodies, lengths = [body for _, body in told], [n_json for n_json, _ in told]
+        wire: Any = TFS_JSON if isinstance(self._one, TfsJson) else OipFormat(lengths[0])
+        for n_json, body in told:  # only forms that were seen are read together
+            with suppress(ProtocolError):
+                OipFormat(n_json).decode(body, asked, max_instances=_MAX_INSTANCES)
+        together = wire.decode_many(bodies, lengths, asked, max_instances=_MAX_INSTANCES)
+        placed = [member for group in together.groups for member in group.members]
+        assert len(set(placed)) == len(placed)
+        assert not set(placed) & set(together.alone)
+        for group in together.groups:
+            start = 0
+            for member, count, id_text in zip(group.members, group.counts, group.id_texts, strict=True):
+                own: Any = TFS_JSON if isinstance(self._one, TfsJson) else OipFormat(lengths[member])
+                alone = own.decode(bodies[member], asked, max_instances=_MAX_INSTANCES)
+                assert alone.rows.n == count
+                assert _same(alone.rows.columns, [column[start : start + count] for column in group.rows.columns])
+                assert alone.rows.lengths == (group.rows.lengths and group.rows.lengths[start : start + count])
+                assert (alone.timeout_s, alone.priority) == (None, None)
+                assert id_text == getattr(alone, "_id_text", None)
+                start += count
+            assert start == group.rows.n
+        return "none together" if not placed else "some together" if len(placed) < len(bodies) else "all together"
 
 
 class _Proto(_Asking):
@@ -524,11 +534,17 @@ class Uploads(Target):
         return "read", form.filename, form.spec, bytes(form.pending)
 
 
+_TFS_JSON = TfsJson()
+_OIP_JSON = OipRest("oip json", is_binary=False)
+_OIP_BINARY = OipRest("oip binary", is_binary=True)
+
 CODECS: tuple[Target, ...] = (
-    TfsJson(),
-    TfsMany(),
-    OipRest("oip json", is_binary=False),
-    OipRest("oip binary", is_binary=True),
+    _TFS_JSON,
+    Joint("tfs json, joint", _TFS_JSON),
+    _OIP_JSON,
+    Joint("oip json, joint", _OIP_JSON),
+    _OIP_BINARY,
+    Joint("oip binary, joint", _OIP_BINARY),
     OipProto(),
     TfsProto(),
     HeaderBlocks(),
