@@ -329,8 +329,9 @@ class HotLaneProtocol(StrictHttpProtocol):
     def on_response_complete(self) -> None:
         """Note that a cold request is answered: who sends such ones uses the connection too."""
         self._idle.replied_s = self.loop.time()
+        is_last = not self.pipeline  # else the next one begins now, and is answered first
         super().on_response_complete()
-        if not self.say_last_words():
+        if not (is_last and self.say_last_words()):
             self.await_rest()
 
     def say_in_turn(self, reply: Reply, *, is_behind_cold: bool) -> None:

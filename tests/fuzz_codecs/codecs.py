@@ -531,6 +531,8 @@ class Uploads(Target):
             form.close()
         except (RegistrationRefused, BodyTooLarge) as error:
             return type(error).__name__, None, None, b""
+        if form.filename is None:  # refused by who takes the form; the parser may lose track of what is before parts
+            return "RegistrationRefused", None, None, b""
         return "read", form.filename, form.spec, bytes(form.pending)
 
 

@@ -38,7 +38,7 @@ __all__ = ["CONNECTIONS"]
 
 #: Turns of the loop in which what a request started has come to its end, where nothing waits for bytes.
 _TURNS = 6
-_STATUSES = {200, 202, 204, 400, 401, 403, 404, 405, 408, 409, 413, 415, 429, 501, 503, 504}
+_STATUSES = {200, 202, 204, 400, 401, 403, 404, 405, 408, 409, 413, 414, 415, 429, 431, 501, 503, 504, 505}
 
 
 class _Socket:
@@ -371,9 +371,11 @@ class Http2(_Connections):
 
     def agree(self, whole: list[tuple[int, int]], in_pieces: list[tuple[int, int]]) -> bool:
         left = (Kind.GOAWAY, 0)
-        # What ends the connection may overtake answers; what is sent too much may come before or after the answer.
+        if left in whole or left in in_pieces:
+            return True  # it overtakes answers, and what it is for is none where the stream was over by then
+        # What is sent too much may come before or after the answer.
         answered = [{stream for kind, stream in told if kind == Kind.HEADERS} for told in (whole, in_pieces)]
-        return (left in whole) is (left in in_pieces) and (left in whole or answered[0] == answered[1])
+        return answered[0] == answered[1]
 
     def outcome(self, told: Any) -> str:
         kinds = {kind for kind, _ in told}

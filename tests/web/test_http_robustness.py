@@ -394,3 +394,16 @@ def test_a_model_named_like_a_probe_is_no_probe(tmp_path: Path) -> None:
         assert (await connection.answer())[0] == 200
 
     over_sockets(test, tmp_path)
+
+
+def test_what_is_said_last_came_before_the_answer_to_a_request_that_waited_its_turn(tmp_path: Path) -> None:
+    async def test(_: Running, connection: Connection) -> None:
+        live = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n"
+        empty = b"POST /v1/models/sum:predict HTTP/1.1\r\nHost: a\r\n\r\n"
+        connection.send(live + empty + b"{}")
+        answers = [await connection.answer() for _ in range(3)]
+        assert [status for status, _, _ in answers] == [200, 400, 400]
+        assert ["body is empty" in body.decode() for _, _, body in answers] == [False, True, False]
+        assert await connection.is_closed()
+
+    over_sockets(test, tmp_path)
