@@ -172,6 +172,8 @@ class JsonSource:
         n_brackets, inner = 1, self._flat
         n_elements = len(texts)
         if texts[0][1:2] == b"[":
+            if any(text[-1:] != b"]" for text in texts):
+                return None
             # What stands between the outer brackets: rows.
             texts = [text[1:-1] for text in texts]
             n_brackets, inner = self._n_brackets - 1, self._inner

@@ -12,6 +12,7 @@ import pytest
 from server.protocol import (
     EmptyRequest,
     MalformedRequest,
+    OipFormat,
     TooManyInstances,
     WrongDtype,
     WrongKeys,
@@ -390,3 +391,14 @@ def test_half_of_a_surrogate_pair_in_a_key_was_an_error_of_ours(key: bytes) -> N
     body = json_body(described("x", "float32", [1, 2], data=[1, 2])).replace(b"shape", key)
     with pytest.raises(MalformedRequest, match="half of a surrogate pair"):
         decode(model(tensor("x", "float32", 2)), body)
+
+
+def test_an_array_that_another_character_closed_was_read_with_others() -> None:
+    asked = model(tensor("x", "uint64", 2))
+    right = json_body(described("x", "uint64", [1, 2], data=[[7, 8]]))
+    wrong = right.replace(b"[[7, 8]]", b"[[7, 8]\\")
+    assert decode(asked, right).rows.n == 1
+    together = OipFormat.decode_many([right, wrong], [None, None], asked, max_instances=10)
+    assert 1 not in [member for group in together.groups for member in group.members]
+    with pytest.raises(MalformedRequest):
+        decode(asked, wrong)
