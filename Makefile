@@ -9,6 +9,8 @@ STAMP  := $(VENV)/set-up-$(shell cat pyproject.toml requirements/dev.lock | cksu
 
 # What `make bench` compares with is installed by it alone.
 BENCH_STAMP := $(VENV)/set-up-bench-$(shell cat pyproject.toml requirements/bench.lock | cksum | tr ' ' '-')
+# So are the servers that `make race` runs against.
+RACE_STAMP := $(VENV)/set-up-race-$(shell cat pyproject.toml requirements/race.lock | cksum | tr ' ' '-')
 
 IMPORTED_BY_ALL := tensorflow keras numpy
 
@@ -64,8 +66,14 @@ serve: setup ## Serve the digits model on http://127.0.0.1:8000 until Ctrl-C
 load: setup ## Compare Rowwise with both baselines at 1, 8, 32 and 128 callers; writes a table and a picture
 	@$(BIN)/python -m loadtests.compare $(ARGS)
 
-race: setup ## Against other servers on the same models: RACE=directory of the race, with them installed
-	@$(BIN)/python -m loadtests.race $(if $(RACE),--race $(RACE)) $(ARGS)
+race: $(if $(RACE),setup,$(RACE_STAMP)) ## Against other servers on the same model; RACE=directory of a race with more of them installed
+	@$(BIN)/python -m $(if $(RACE),loadtests.race --race $(RACE),loadtests.peer_race) $(ARGS)
+
+# A peer that can't be installed here is left out of the race, which says so.
+$(RACE_STAMP): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/race.lock \
+		|| echo "mosec and LitServe could not be installed: they are left out."
+	@rm -f $(VENV)/set-up-race-* && touch $@
 
 bench: $(BENCH_STAMP) ## Measure the vectorizer against what else there is, and the batching core
 	@$(BIN)/python -m benchmarks $(ARGS)

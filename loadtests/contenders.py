@@ -104,7 +104,8 @@ class Server:
     """A server process: started and ready inside the ``with`` block, told to stop at its end.
 
     ``command`` makes the command line for a port. What the process prints goes to a file; its last lines are
-    part of the error if it doesn't become ready. ``on_wait`` is called about ten times a second meanwhile.
+    part of the error if it doesn't become ready. ``on_wait`` is called about ten times a second meanwhile. ``is_ready``
+    asks a server by its URL, for others than ours.
     Errors: RuntimeError if it exits or isn't ready within ``timeout_s``.
     """
 
@@ -116,6 +117,7 @@ class Server:
         core: int | None = None,
         timeout_s: float = 120.0,
         on_wait: Callable[[], None] | None = None,
+        is_ready: Callable[[str], bool] | None = None,
     ) -> None:
         self.name = name
         self.port = free_port()
@@ -124,6 +126,7 @@ class Server:
         self._core = core
         self._timeout_s = timeout_s
         self._on_wait = on_wait or (lambda: None)
+        self._is_ready = is_ready or (lambda url: _answers(url + _READY_PATH))
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
 
@@ -188,7 +191,7 @@ class Server:
 
     def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + self._timeout_s
-        while not _answers(self.url + _READY_PATH):
+        while not self._is_ready(self.url):
             if process.poll() is not None:
                 raise RuntimeError(f"{self.name} exited with status {process.returncode}:\n{self._last_lines()}")
             if time.monotonic() > deadline:

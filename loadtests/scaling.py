@@ -6,7 +6,7 @@ loop and of the threads that execute. How much of that a larger machine can do i
 used more than all of the time, so that the throughput is at most the smallest, over all parts, of how many there are of
 it over what a request demands of one. Nothing is assumed about the order in which requests come.
 
-    python -m loadtests.scaling [--models digits,convnet,lstm] [--output docs/scaling_table.md]
+    python -m loadtests.scaling [--models digits,digits_convnet,lstm] [--output docs/scaling_table.md]
 
 Source: P. J. Denning and J. P. Buzen, "The Operational Analysis of Queueing Network Models", 1978, utilization law.
 """
@@ -236,7 +236,7 @@ def _servers(store: Path, model: str) -> Iterator[dict[int, Server]]:
 
 
 def _command(
-    models: Annotated[str, typer.Option(help="Example models, separated by commas.")] = "digits,convnet,lstm",
+    models: Annotated[str, typer.Option(help="Example models, separated by commas.")] = "digits,digits_convnet,lstm",
     callers: Annotated[str, typer.Option(help="Numbers of callers, separated by commas.")] = "32,128",
     repeats: Annotated[int, typer.Option(min=1, help="Interleaved runs, of which the medians count.")] = 3,
     output: Annotated[Path | None, typer.Option(help="Write the tables there, as Markdown.")] = None,
