@@ -192,7 +192,7 @@ def _median(found: Sequence[Demand]) -> Demand:
 def markdown(model: str, demands: Sequence[Demand]) -> str:
     """Return the two tables of a model: what was measured, and what follows from it."""
     lines = [
-        f"### {model}",
+        f"## {model}",
         "",
         "| HTTP workers | callers | requests/s here | worker, us | event loop, us | execution, us | batch, us |",
         "|---:|---:|---:|---:|---:|---:|---:|",
