@@ -14,6 +14,8 @@ import uvicorn
 
 from loadtests.peers.by_hand import answer_body, batched, image_of
 
+__all__ = ["Batcher", "main"]
+
 _SIZES = (1, 2, 4, 8, 16, 32, 64)
 _HEADERS = [(b"content-type", b"application/json")]
 

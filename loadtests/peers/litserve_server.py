@@ -13,6 +13,8 @@ import numpy as np
 
 from loadtests.peers.by_hand import MODEL, batched
 
+__all__ = ["Digits", "main"]
+
 _LARGEST = 64
 #: Seconds that it waits for a batch to fill.
 _WAIT_S = 0.002

@@ -14,6 +14,8 @@ from mosec import Runtime, Server, Worker
 
 from loadtests.peers.by_hand import MODEL, answer_body, batched, image_of
 
+__all__ = ["Digits", "main"]
+
 #: Both are read again in the worker process, which mosec starts anew.
 _BATCH_VARIABLE = "ROWWISE_RACE_MOSEC_BATCH"
 #: How long it waits for a batch to fill, milliseconds: its own default.

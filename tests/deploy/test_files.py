@@ -118,6 +118,7 @@ def test_locks_keep_within_the_ranges_of_pyproject() -> None:
         "image-gpu": runtime + extras["models"] + extras["gpu"],
         "loadtest": runtime + extras["models"] + extras["loadtest"],
         "bench": extras["bench"],
+        "race": extras["race"],
         "dev": runtime + [line for name in ("models", "loadtest", "docs", "dev") for line in extras[name]],
     }
     assert set(asked) == {path.stem for path in LOCKS}
