@@ -24,7 +24,7 @@ from tests.web.conformance.serving import Refused, Server
 
 __all__ = ["PROTOCOLS", "Answered", "Asked", "Protocol", "tensor_message"]
 
-HALVES = frozenset({"float16", "bfloat16"})
+HALVES = ("float16", "bfloat16")
 _GRPC = "/inference.GRPCInferenceService/ModelInfer"
 _PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _CONTENTS = dict.fromkeys(("int8", "int16", "int32"), "int_contents") | dict.fromkeys(
