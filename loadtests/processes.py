@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Usage", "children", "is_builder", "until", "usage"]
+__all__ = ["Usage", "children", "descendants", "is_builder", "until", "usage"]
 
 _PAGE_KB = 1_024
 
@@ -32,6 +32,13 @@ def children(pid: int) -> dict[int, list[str]]:
         except (OSError, IndexError, ValueError):
             continue
     return found
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Yield the ids of all processes below one."""
+    for child in children(pid):
+        yield child
+        yield from descendants(child)
 
 
 def is_builder(command_line: list[str]) -> bool:

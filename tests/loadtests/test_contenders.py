@@ -132,3 +132,19 @@ def test_the_responder_answers_every_request_of_every_connection_alike() -> None
             request = urllib.request.Request(f"{server.url}/v1/models/x:predict", data=b"{}")
             with urllib.request.urlopen(request) as answer:
                 assert answer.read() == b'{"a":1}'
+
+
+def test_what_a_server_leaves_behind_is_gone_too(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    worker = f"""
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open({str(told)!r}, "w").write(str(child.pid))
+"""
+    with Server("parent", lambda port: python(worker + SLOW_STARTER, port)):
+        pid = int(told.read_text())
+        assert is_running(pid)
+    deadline_s = time.monotonic() + 10
+    while time.monotonic() < deadline_s and is_running(pid) and " Z " not in Path(f"/proc/{pid}/stat").read_text():
+        time.sleep(0.05)
+    assert not is_running(pid) or " Z " in Path(f"/proc/{pid}/stat").read_text()
