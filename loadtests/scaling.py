@@ -95,16 +95,15 @@ def bounds(demand: Demand, cores: int) -> Split:
 def _splits(demand: Demand, cores: int) -> Iterator[Split]:
     most_workers = cores - 1 if demand.http_workers else 0
     for workers in range(min(1, most_workers), most_workers + 1):
-        left = cores - 1 - workers
-        if demand.is_inline:
-            engines, parts = 1, {"event loop with execution": 1 / (demand.loop_s + demand.execute_s)}
-        else:
-            engines = left
-            parts = {"event loop": 1 / demand.loop_s, "execution": engines / demand.execute_s}
-        if demand.http_workers:
-            parts["HTTP workers"] = workers / demand.worker_s
-        full = min(parts, key=parts.__getitem__)
-        yield Split(parts[full], -workers, -engines, full)
+        for engines in (0,) if demand.is_inline else range(1, cores - workers):
+            if demand.is_inline:
+                parts = {"event loop with execution": 1 / (demand.loop_s + demand.execute_s)}
+            else:
+                parts = {"event loop": 1 / demand.loop_s, "execution": engines / demand.execute_s}
+            if demand.http_workers:
+                parts["HTTP workers"] = workers / demand.worker_s
+            full = min(parts, key=parts.__getitem__)
+            yield Split(parts[full], -workers, -engines, full)
 
 
 @dataclass(frozen=True)

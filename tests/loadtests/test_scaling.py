@@ -40,6 +40,12 @@ def test_cores_go_to_workers_and_execution_as_a_request_demands_them() -> None:
     assert split.requests_per_s == pytest.approx(20_000)
 
 
+def test_cores_that_would_idle_are_not_given_to_execution() -> None:
+    split = bounds(dataclasses.replace(_HEAVY, loop_s=100e-6), 64)
+    assert split.full == "event loop"
+    assert (split.minus_workers, split.minus_engines) == (-1, -2)
+
+
 def test_one_process_is_full_when_its_only_loop_is() -> None:
     split = bounds(dataclasses.replace(_INLINE, http_workers=0, worker_s=0.0), 64)
     assert split.requests_per_s == pytest.approx(50_000)
