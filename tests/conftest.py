@@ -19,6 +19,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return "tests/e2e" if nodeid.startswith("tests/e2e/") else str(super()._split_scope(nodeid))
 
+        def remove_node(self, node: Any) -> str | None:
+            """Hand on what a process had not run yet, and return the test that it died in, if it died.
+
+            The base class hands on the files that it had done as well: the process that gets one waits for ever, as
+            nothing in it is left to run. And it hands on the deadly test, which would kill the next process too.
+            """
+            files = [(file, tests) for file, tests in self.assigned_work.pop(node).items() if not all(tests.values())]
+            if not files:
+                return None
+            deadly: str = next(test for test, is_done in files[0][1].items() if not is_done)
+            files[0][1][deadly] = True
+            self.workqueue.update((file, tests) for file, tests in files if not all(tests.values()))
+            for other in self.assigned_work:
+                self._reschedule(other)
+            return deadly
+
+        def _reschedule(self, node: Any) -> None:
+            """Give a process work until it has two tests: it holds one back until it knows of the next."""
+            super()._reschedule(node)
+            while self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+                super()._reschedule(node)
+
     return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
