@@ -51,13 +51,16 @@ def run(target: Target, *, n_inputs: int, seed: int, on_progress: Callable[[int]
     started_s = time.monotonic()
     for data in corpus:  # all of them are right, or refused for what they say
         _read(target, data, tally, "of the corpus")
-    for number in range(n_inputs):
-        data = target.draw(random.Random((seed << 32) + number), corpus)
-        _read(target, data, tally, f"{number} of seed {seed}")
-        if number % _SIGN_EVERY == 0:
-            faulthandler.dump_traceback_later(_HANG_S, exit=True)
-            on_progress(number)
-    faulthandler.cancel_dump_traceback_later()
+    try:
+        for number in range(n_inputs):
+            data = target.draw(random.Random((seed << 32) + number), corpus)
+            _read(target, data, tally, f"{number} of seed {seed}")
+            if number % _SIGN_EVERY == 0:
+                # Exits the process: what does not come back can't be interrupted otherwise.
+                faulthandler.dump_traceback_later(_HANG_S, exit=True)
+                on_progress(number)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
     tally.took_s = time.monotonic() - started_s
     return tally
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -43,3 +45,16 @@ class Careless(Target):
 def test_an_error_that_is_not_declared_is_found_with_its_input() -> None:
     with pytest.raises(Broken, match=r"input [0-9]+ of seed 0, b'.*IndexError"):
         run(Careless(), n_inputs=100, seed=0)
+
+
+def test_a_process_lives_on_after_a_finding() -> None:
+    code = """
+import contextlib, time
+from tests.fuzz_codecs import run, test_codecs
+run._HANG_S = 0.2
+with contextlib.suppress(run.Broken):
+    run.run(test_codecs.Careless(), n_inputs=100, seed=0)
+time.sleep(0.5)
+print("lives")
+"""
+    assert subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60) == "lives\n"
