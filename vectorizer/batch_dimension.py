@@ -24,6 +24,9 @@ __all__ = ["check_batch_dimension", "check_rows_are_independent", "has_batch_dim
 
 #: Rows of the batch that is compared with its rows alone: enough to differ, few enough for large models.
 _MAX_ROWS = 8
+_IF_SEQUENCE = (
+    ". If its first dimension is that of a sequence, declare the inputs of one example, with its largest size as 'max'"
+)
 #: Size of a variable dimension whose largest size is not known here.
 _DRAWN_LENGTH = 8
 
@@ -51,12 +54,14 @@ def has_batch_dimension(
         if not led:
             raise DeclarationError(f"batch_dimension: {said}, so that there is none to take off")
         return True
-    if led and any(spec.shape.rank is None or spec.shape[0] is None for spec in inputs.values()):
+    if led and any(spec.shape.rank is None for spec in inputs.values()):
         raise DeclarationError(
-            f"{said}: its first dimension may be a batch's or a sequence's. Declare the inputs of one example, with "
-            "the largest size as 'max' where it varies, or say batch_dimension: true"
+            f"{said}: whether there is a batch dimension can't be told. Declare the inputs of one example, with the "
+            "largest size as 'max' where it varies, or say batch_dimension: true"
         )
-    return False
+    # Of any size, all of them: a batch, by TensorFlow's convention for what is exported. That of a sequence can't be
+    # served undeclared in any case, and its rows are found to depend on each other.
+    return led and any(spec.shape[0] is None for spec in inputs.values())
 
 
 def _as_declared(
@@ -127,12 +132,11 @@ def check_rows_are_independent(function: ExampleFunction, probes: Sequence[Probe
     rows = [fitting[slot % len(fitting)] for slot in range(n_rows)]
     stacked = {name: tf.constant(np.stack([row.example[name] for row in rows])) for name in function.inputs}
     try:
-        # As a graph, which is how it was traced for one.
-        results = tf.function(batch.batched, autograph=False)(**stacked)
+        results = batch.of_batch(stacked)
     except (tf.errors.OpError, ValueError) as error:
         raise BatchDimensionError(
             f"{function.name} answers examples one by one, but not {n_rows} of them in a batch, so its first dimension "
-            f"is no batch's: {type(error).__name__}: {str(error).splitlines()[0]}"
+            f"is no batch's: {type(error).__name__}: {str(error).splitlines()[0]}{_IF_SEQUENCE}"
         ) from error
     for index, (name, value) in enumerate(named_outputs(results, function.name).items()):
         array = as_array(value)
@@ -151,4 +155,5 @@ def check_rows_are_independent(function: ExampleFunction, probes: Sequence[Probe
                 f"is {np.array2string(want[bad], threshold=8, edgeitems=3)} alone and "
                 f"{np.array2string(have[bad], threshold=8, edgeitems=3)} as row {bad} of {n_rows}. A mean over the "
                 "batch, normalization in training mode or a reshape across rows does that; write it for one example"
+                f"{_IF_SEQUENCE}"
             )

@@ -6,7 +6,8 @@ Whether that is right for a given function is what ``batch_dimension.py`` finds 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import tensorflow as tf
@@ -36,6 +37,15 @@ class BatchFunction:
         """
         result = self.batched(**{name: tf.expand_dims(value, 0) for name, value in example.items()})
         return tf.nest.map_structure(self._only_row, result)
+
+    def of_batch(self, batch: Mapping[str, tf.Tensor]) -> Any:
+        """Run a batch as the function itself takes it, in a graph, which is how it is traced for one example."""
+        return self._graph(**batch)
+
+    @cached_property
+    def _graph(self) -> Callable[..., Any]:
+        graph: Callable[..., Any] = tf.function(self.batched, autograph=False)
+        return graph
 
     def _only_row(self, value: Any) -> Any:
         if not isinstance(value, tf.Tensor):

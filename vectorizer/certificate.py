@@ -80,8 +80,8 @@ class OutputParity:
 class ParityRecord:
     """The check of one bucket: ``n_examples`` different examples, one in each row.
 
-    ``n_unstable`` extreme examples were left out, because a change of their last digits changes the function's own
-    answer. ``steady``: an example's bits were the same in every slot and beside every neighbour that was tried.
+    ``n_unstable`` examples, extreme or constant ones, were left out, because rounding alone changes the function's own
+    answer to them. ``steady``: an example's bits were the same in every slot and beside every neighbour that was tried.
     """
 
     rows: int

@@ -5,6 +5,9 @@ another answer for an input that is the same to all but the last digits, and so 
 another order. And where values are ordered or cast to integers, each of TensorFlow's kernels treats not-a-number in its
 own way: relu alone keeps it, fused into the convolution before it makes it 0, and which of them runs is the graph
 optimizer's choice.
+
+What is written for batches says by itself what its answers are worth. A network that scales its input to the largest
+value that is in it answers silence with its own rounding errors, scaled: alone, and otherwise in a batch of four.
 """
 
 from __future__ import annotations
@@ -17,9 +20,9 @@ import tensorflow as tf
 from vectorizer.effects import walk_ops
 from vectorizer.parity import difference
 from vectorizer.probes import Probe, as_array
-from vectorizer.trace import ExampleFunction
+from vectorizer.trace import ExampleFunction, named_outputs
 
-__all__ = ["is_unstable"]
+__all__ = ["is_unstable", "varies_in_batches"]
 
 #: Inputs are changed by up to this many units of their last digit: a sum of some dozen terms rounds as much.
 _N_ULPS = 4
@@ -74,6 +77,22 @@ def is_unstable(function: ExampleFunction, probe: Probe, output: int, have: np.n
         if difference(probe.answers[output], answer, tolerance=tolerance).is_far:
             return True
     return False
+
+
+def varies_in_batches(function: ExampleFunction, probe: Probe, output: int, rows: int, tolerance: float) -> bool:
+    """Return True if a function of batches gives ``probe`` another answer in a batch of itself, ``rows`` times.
+
+    Neighbours can't be the reason, as there are none: its answer hangs on the order in which its kernels round.
+    """
+    if function.batch is None or rows == 1 or function.batch.batch_size not in (None, rows):
+        return False
+    batch = {name: tf.constant(np.stack([probe.example[name]] * rows)) for name in function.inputs}
+    try:
+        results = named_outputs(function.batch.of_batch(batch), function.name)
+    except (tf.errors.OpError, ValueError):
+        return False
+    answers = as_array(list(results.values())[output])
+    return any(difference(probe.answers[output], answer, tolerance=tolerance).is_far for answer in answers)
 
 
 def _is_undefined(function: ExampleFunction, probe: Probe, answers: Sequence[np.ndarray]) -> bool:

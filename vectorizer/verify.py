@@ -18,7 +18,7 @@ from vectorizer.padding import judge_padding
 from vectorizer.parity import Difference, difference, summed_up
 from vectorizer.probe_batches import fits, stack_probes
 from vectorizer.probes import Probe, ProbeKind, shown
-from vectorizer.stability import is_unstable
+from vectorizer.stability import is_unstable, varies_in_batches
 from vectorizer.trace import ExampleFunction
 from vectorizer.vectorized import Bucket, Output
 
@@ -162,11 +162,7 @@ class _Judge:
             tolerance = output.tolerance(self.tolerance)
             want, have = probe.answers[index], answers[index]
             found = difference(want, have, tolerance=tolerance)
-            if (
-                found.is_far
-                and probe.kind is ProbeKind.EXTREME
-                and is_unstable(self.function, probe, index, have, tolerance)
-            ):
+            if found.is_far and self._says_nothing(probe, index, have, tolerance):
                 self.unstable.add(id(probe))
                 continue
             self._differences.setdefault(output.name, []).append(found)
@@ -178,6 +174,12 @@ class _Judge:
             known = self._worst.get(output.name)
             if known is None or known.difference.relative < found.relative:
                 self._worst[output.name] = mismatch
+
+    def _says_nothing(self, probe: Probe, index: int, have: np.ndarray, tolerance: float) -> bool:
+        if probe.kind is ProbeKind.EXTREME and is_unstable(self.function, probe, index, have, tolerance):
+            return True
+        constant = probe.kind in (ProbeKind.EXTREME, ProbeKind.EDGE)
+        return constant and varies_in_batches(self.function, probe, index, self.bucket.rows, tolerance)
 
     def is_right(self, probe: Probe, answers: Sequence[np.ndarray]) -> bool:
         """Return True if all answers are within tolerance."""

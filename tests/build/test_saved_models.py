@@ -82,12 +82,13 @@ def test_lookup_table_of_an_imported_function_is_saved_with_it(tmp_path: Path) -
     assert got["output"].tolist() == [2, -1]
 
 
-def test_batch_dimension_is_removed_because_the_registration_says_so(tmp_path: Path) -> None:
+def test_batch_dimension_is_removed_unless_the_registration_says_that_it_is_none(tmp_path: Path) -> None:
     save_session(tmp_path / "model", lambda x: {"y": x * 2.0}, inputs={"x": tf.TensorSpec([None, 3])})
-    with pytest.raises(SourceRefused, match="batch_dimension: true"):
-        declaration_of_saved_model(tmp_path / "model", ModelSpec())
-    declaration = declaration_of_saved_model(tmp_path / "model", ModelSpec(batch_dimension=True))
-    assert {name: each.shape.as_list() for name, each in declaration.inputs.items()} == {"x": [3]}
+    for asked in (None, True):
+        declaration = declaration_of_saved_model(tmp_path / "model", ModelSpec(batch_dimension=asked))
+        assert {name: each.shape.as_list() for name, each in declaration.inputs.items()} == {"x": [3]}
+    with pytest.raises(SourceRefused, match="variable"):
+        declaration_of_saved_model(tmp_path / "model", ModelSpec(batch_dimension=False))
 
 
 def test_saved_model_that_no_way_of_loading_takes_is_refused_with_both_reasons(tmp_path: Path) -> None:

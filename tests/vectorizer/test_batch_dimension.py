@@ -23,6 +23,9 @@ ONE = {"x": (4,), "word": ()}
     [
         (BATCHED, {"y": spec(None, 2)}, ONE, None, True),
         (BATCHED, {"y": spec(None, 2)}, None, True, True),
+        (BATCHED, {"y": spec(None, 2)}, None, None, True),
+        (BATCHED, {"y": spec(2)}, None, None, False),
+        ({"x": spec(1, 4)}, {"y": spec(1, 2)}, None, None, False),
         (BATCHED, {"y": spec(None, 2)}, None, False, False),
         ({"x": spec(1, 4)}, {"y": spec(1, 2)}, {"x": (4,)}, None, True),
         ({"x": spec(4)}, {"y": spec(2)}, None, None, False),
@@ -45,7 +48,7 @@ def test_batch_dimension_is_recognized_by_the_declared_inputs_of_one_example(
 @pytest.mark.parametrize(
     ("inputs", "outputs", "examples", "asked", "message"),
     [
-        (BATCHED, {"y": spec(None, 2)}, None, None, "may be a batch's or a sequence's"),
+        ({"x": tf.TensorSpec(None)}, {"y": spec(None, 2)}, None, None, "a batch dimension can't be told"),
         (BATCHED, {"y": spec(2)}, ONE, None, "fits neither as it is nor"),
         (BATCHED, {"y": spec(None, 2)}, {"x": (4,), "word": (3,)}, None, "the spec says float32.4. for one"),
         ({"x": spec(8, 4)}, {"y": spec(8, 2)}, {"x": (4,)}, None, "fits neither"),

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tests.vectorizer.oracle import spec
 from vectorizer import Length, Padding, ParityError, trace_example, vectorize
+from vectorizer.batch_function import BatchFunction
 from vectorizer.lengths import length_axes
 from vectorizer.probes import ProbeKind, Probes, make_probes
 from vectorizer.sizes import sizes_vary
@@ -104,6 +105,27 @@ def test_not_a_number_may_be_treated_as_the_optimizer_likes_where_values_are_ord
     (record,) = vectorize(network, inputs={"x": spec(8, 8, 1)}, buckets=(2,)).certificate.parity
     assert record.outputs[0].max_relative < 1e-4
     assert record.n_examples > 30 > record.n_unstable
+
+
+def silence_is_noise(x: tf.Tensor) -> tf.Tensor:
+    """A model for batches that scales what differs from the mean to 1: of a constant example, rounding errors alone."""
+    shuffled = np.random.default_rng(0)
+    column = shuffled.normal(size=64)
+    weights = tf.constant(np.stack([shuffled.permutation(column) for _ in range(16)], axis=1), tf.float32)
+    features = tf.matmul(x + 0.1, weights)
+    centred = features - tf.reduce_mean(features, axis=1, keepdims=True)
+    return centred / tf.reduce_max(tf.abs(centred), axis=1, keepdims=True)
+
+
+def test_constant_example_that_a_model_for_batches_answers_by_rounding_is_left_out() -> None:
+    certificate = vectorize(
+        BatchFunction(silence_is_noise, name="scaled"), inputs={"x": spec(64)}, buckets=(4,)
+    ).certificate
+    (record,) = certificate.parity
+    assert 1 <= record.n_unstable <= 12
+    assert record.outputs[0].max_relative < 1e-3
+    with pytest.raises(ParityError, match="hangs on rounding"):
+        vectorize(lambda x: silence_is_noise(x[None])[0], inputs={"x": spec(64)}, buckets=(4,))
 
 
 # Padding.
