@@ -18,6 +18,7 @@ class OpClass(StrEnum):
 
     VECTORIZED = "vectorized"  #: once for all rows, on stacked values
     INVARIANT = "invariant"  #: once, as it does not depend on the example
+    OWN_BATCH = "own_batch"  #: as the model itself, which is written for batches, takes a batch of this size
     SEEDED = "seeded"  #: once for all rows, drawing random numbers from each row's own seed
     LOOPED = "looped"  #: once for each row, by permission
     REFUSED = "refused"  #: it would run once for each row; only a LoopedOpError holds such records

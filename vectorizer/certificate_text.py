@@ -21,6 +21,8 @@ def _lines(certificate: Mapping[str, Any]) -> Iterator[str]:
         f"{summary['vectorized']} ops run once for all rows, {summary['invariant']} do not depend on the example, "
         f"{summary['looped']} run once for each row"
     )
+    if summary.get("own_batch"):
+        yield f"{summary['own_batch']} run as the model itself takes a batch, as not all of them can be vectorized"
     yield (
         f"loops in the graph: {certificate['loops_unbatched']} for one example, {certificate['loops_batched']} for a "
         "batch"

@@ -82,11 +82,21 @@ def refuse_effects(graph: Any, function_name: str, *, where: Callable[[Any], str
     """Errors: SideEffectError naming each op with an effect, its place and what to do."""
     found: dict[tuple[str, str], None] = {}
     for op in walk_ops(graph):
-        if (is_stateful(op) or op.type == "PyFuncStateless") and judgement(op.type) in ("random", "refused"):
+        if not is_stateful(op) and op.type != "PyFuncStateless":
+            continue
+        if judgement(op.type) in ("random", "refused") and not _is_pure_program(op):
             found[op.type, where(op)] = None
     if found:
         places = "; ".join(f"{op} ({place}): {_hint(op)}" for op, place in found)
         raise SideEffectError(f"{function_name} has effects that can't be served by the batch: {places}")
+
+
+def _is_pure_program(op: Any) -> bool:
+    """Return whether an op is a compiled program that computes and does nothing else.
+
+    One with effects is given tokens that keep them in order, and one that calls TensorFlow back names what it calls.
+    """
+    return op.type == "XlaCallModule" and not (op.get_attr("has_token_input_output") or op.get_attr("function_list"))
 
 
 def _hint(op_type: str) -> str:

@@ -16,6 +16,8 @@ from vectorizer.trace import ExampleFunction
 
 __all__ = ["MOST_PLACES", "OpAccount", "refused_records"]
 
+#: Ops that compute nothing.
+_NO_WORK = ("Placeholder", "NoOp")
 #: Places that a record or a message names.
 MOST_PLACES = 5
 
@@ -37,6 +39,8 @@ class OpAccount:
     own: Collection[str] = ()
     given: Collection[str] = ()
     _treated: dict[OpKey, _Treated] = field(default_factory=dict)
+    #: The ops of a batch as the model takes it itself; then nothing else counts.
+    _own_batch: list[Any] = field(default_factory=list)
 
     def add(self, log: ConversionLog, looped: Mapping[OpKey, tuple[Any, str]]) -> None:
         """Add one bucket's conversion, and the ops that are looped in it with the reason."""
@@ -48,9 +52,17 @@ class OpAccount:
         for key, (op, reason) in looped.items():
             self._treated[key] = replace(self._treated.get(key, _Treated(op)), reason=reason)
 
+    def add_own_batch(self, graph: Any) -> None:
+        """Take the graph of a bucket that runs as the model takes a batch itself: nothing of it was converted."""
+        self._own_batch = [op for op in walk_ops(graph) if op.type not in _NO_WORK]
+
     def records(self, function: ExampleFunction) -> tuple[OpRecord, ...]:
         """Return the records of all ops of the function."""
         groups = _Groups(function)
+        for op in self._own_batch:
+            groups.add(op, OpRecord(op=op.type, kind=OpClass.OWN_BATCH, count=0, where=()))
+        if self._own_batch:
+            return tuple(groups.records())
         for treated in _distinct(function, self._treated.values()):
             if not treated.reason and treated.op.name in function.seeded and treated.op.type.startswith("Stateless"):
                 groups.add(treated.op, _seeded(function, treated.op))
@@ -71,7 +83,7 @@ class OpAccount:
             )
         converted = {(each.op.type, each.op.name, function.where(each.op)) for each in self._treated.values()}
         for op in walk_ops(function.graph):
-            if op.type in ("Placeholder", "NoOp") or op_key(op) in self._treated:
+            if op.type in _NO_WORK or op_key(op) in self._treated:
                 continue
             if (op.type, op.name, function.where(op)) not in converted:
                 groups.add(op, OpRecord(op=op.type, kind=OpClass.INVARIANT, count=0, where=()))

@@ -19,7 +19,7 @@ from vectorizer.converters import converters as own_converters
 from vectorizer.converters.partitions import Partitioning
 from vectorizer.derivatives import Derivative, Setting, compile_derivatives
 from vectorizer.effects import refuse_effects
-from vectorizer.errors import DeclarationError
+from vectorizer.errors import ConversionError, DeclarationError, LoopedOpError
 from vectorizer.hidden_loops import hidden_loops
 from vectorizer.inputs import check_inputs
 from vectorizer.lengths import Length, length_axes
@@ -27,6 +27,7 @@ from vectorizer.loops import count_loops
 from vectorizer.not_for_xla import not_for_xla
 from vectorizer.op_records import OpAccount
 from vectorizer.output_dims import output_dims
+from vectorizer.own_batch import OwnBatch, takes_batches_of
 from vectorizer.probes import make_probes
 from vectorizer.seeds import has_random_ops, seeded
 from vectorizer.source import SourceLines
@@ -184,6 +185,8 @@ class _Batching:
         #: False if one has sizes that are known only when it runs.
         self.are_for_xla = True
         self._function = function
+        #: True from the first bucket on that could not be converted and did not need to be.
+        self._in_own_batches = False
         self._bodies = bodies
         #: All converters, the caller's before ours.
         self.known = {**own, **converters}
@@ -204,6 +207,18 @@ class _Batching:
 
     def _made(self, bucket: Bucket, control_flow: Partitioning) -> Any:
         body = self._bodies[bucket.lengths]
+        if not takes_batches_of(body, bucket):
+            return self._converted(body, bucket, control_flow)
+        if not self._in_own_batches:
+            try:
+                return self._converted(body, bucket, control_flow)
+            except (ConversionError, LoopedOpError):
+                self._in_own_batches = True
+        graph, _ = batched_graph(body, bucket, self.known, convert=OwnBatch(body))
+        self.account.add_own_batch(graph.graph)
+        return graph
+
+    def _converted(self, body: ExampleFunction, bucket: Bucket, control_flow: Partitioning) -> Any:
         graph, log = batched_graph(body, bucket, self.known, control_flow=control_flow)
         hidden = hidden_loops(graph.graph.as_graph_def(), body.graph.as_graph_def(), log)
         looped = {**hidden, **log.looped()}

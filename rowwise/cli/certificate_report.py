@@ -30,9 +30,8 @@ def certificate_report(certificate: Mapping[str, Any]) -> RenderableType:
 
 def _certificate_parts(certificate: Mapping[str, Any]) -> Iterator[RenderableType]:
     ops: Sequence[Mapping[str, Any]] = certificate["ops"]
-    count = {
-        kind: sum(op["count"] for op in ops if op["kind"] == kind) for kind in ("vectorized", "invariant", "looped")
-    }
+    kinds = ("vectorized", "invariant", "looped", "own_batch")
+    count = {kind: sum(op["count"] for op in ops if op["kind"] == kind) for kind in kinds}
     yield Text.assemble(
         ("Certificate of ", "bold"),
         (str(certificate["function"]), "bold cyan"),
@@ -42,6 +41,10 @@ def _certificate_parts(certificate: Mapping[str, Any]) -> Iterator[RenderableTyp
         f"\nloops in the graph: {certificate['loops_unbatched']} for one example, "
         f"{certificate['loops_batched']} for a batch\n",
     )
+    if count["own_batch"]:
+        yield Text(
+            f"{count['own_batch']} ops run as the model itself takes a batch: not all of them can be vectorized\n"
+        )
     yield _ops_table([op for op in ops if op["kind"] != "invariant"])
     looped = [op for op in ops if op["kind"] == "looped"]
     if looped:
