@@ -2,10 +2,12 @@
 # Installs the few Debian packages that are used where they exist. Nothing here is needed for `make demo` or
 # `make test`: what misses one of them says so and goes on without it.
 #
-#   wrk   HTTP load generator: `make load` prefers it where one core of Python could not keep up with the server
+#   bubblewrap    what builders are shut in with; without it the server makes the same namespaces itself
+#   libseccomp2   the filter of system calls in there; every Debian has it, as apt needs it
+#   wrk           HTTP load generator: `make load` prefers it where one core of Python could not keep up with the server
 set -euo pipefail
 
-packages=(wrk)
+packages=(bubblewrap libseccomp2 wrk)
 
 missing=()
 for package in "${packages[@]}"; do

@@ -19,7 +19,7 @@ from typing import Any
 from server.after_ready import AfterReady
 from server.batch_log import BatchLog
 from server.batching import Batch, Item, Observers, QueueLimits
-from server.build import Builder, BuildLimits
+from server.build import Builder, BuildJail, BuildLimits, JailPolicy, builder_environment
 from server.catalog import Catalog
 from server.catalog_options import CatalogOptions
 from server.descriptors import connections_allowed, grpc_connections_allowed, raise_limit
@@ -118,6 +118,7 @@ class Service:
 
     host: Host
     builder: Builder
+    jail: BuildJail
     catalog: Catalog
     front: Front
     tracing: Tracing | None
@@ -151,7 +152,11 @@ class Service:
             ),
         )
         host.start()
-        builder = Builder(limits=_build_limits(settings))
+        environment = builder_environment()
+        jail = BuildJail(
+            _jail_policy(settings), scratch=store.upload_dir(), environment=environment, limits=_build_limits(settings)
+        )
+        builder = Builder(limits=_build_limits(settings), environment=environment, jail=jail)
         catalog = Catalog(
             store=store,
             builder=builder,
@@ -169,7 +174,8 @@ class Service:
 
         metrics.before_scrape(look)
         tracing = start_tracing(settings)
-        return cls(host, builder, catalog, create_app(catalog, settings, metrics, batches, tracing), tracing, grpc)
+        front = create_app(catalog, settings, metrics, batches, tracing, lambda: {"jail": jail.status()})
+        return cls(host, builder, jail, catalog, front, tracing, grpc)
 
     async def start(self) -> None:
         """Begin to load what is to serve."""
@@ -179,6 +185,8 @@ class Service:
         if self.grpc is not None:
             await self.grpc.start(self.front, self.catalog)
         await self.catalog.start()
+        # The log says at start what this machine can't do, whether anything is built or not.
+        await asyncio.to_thread(self.jail.found)
 
     def change(self, settings: Settings) -> None:
         """Go by these settings from now on, as far as they can change while the server runs."""
@@ -230,8 +238,19 @@ def _build_limits(settings: Settings) -> BuildLimits:
     return BuildLimits(
         build_timeout_s=settings.build_timeout_s,
         build_memory_bytes=settings.build_memory_bytes,
+        build_disk_bytes=settings.build_disk_bytes,
         build_niceness=settings.build_niceness,
         concurrent_builds=settings.concurrent_builds,
+    )
+
+
+def _jail_policy(settings: Settings) -> JailPolicy:
+    kept_secret = (settings.store, settings.config, settings.tls_key)
+    return JailPolicy(
+        mode=settings.jail,
+        user=settings.build_user,
+        hidden=tuple(path.absolute() for path in kept_secret if path is not None),
+        allows_unjailed_source=settings.allow_unjailed_source,
     )
 
 

@@ -21,6 +21,7 @@ __all__ = ["CHANGEABLE", "Settings"]
 CHANGEABLE = frozenset(
     {
         "access_log",
+        "build_disk_bytes",
         "build_memory_bytes",
         "build_niceness",
         "build_timeout_s",
@@ -122,11 +123,22 @@ class Settings(BaseSettings):
     build_timeout_s: Annotated[float, Field(gt=0)] = 600.0
     #: Memory limit of one build (resident), bytes.
     build_memory_bytes: Annotated[int, Field(ge=64 * _MIB)] = 8192 * _MIB
+    #: Disk limit of one build, bytes: what it unpacks, its temporary files and what it makes of the model.
+    build_disk_bytes: Annotated[int, Field(ge=64 * _MIB)] = 32_768 * _MIB
     #: How far builds stand back for who needs the processor too, from 0 (not at all) to 19; 10 is about a tenth of the
     #: time of a serving thread on the same core. Higher is felt less by callers, and takes longer on a busy machine.
     build_niceness: Annotated[int, Field(ge=0, le=19)] = 10
     #: Builds that run at once; more wait their turn.
     concurrent_builds: Annotated[int, Field(ge=1)] = 1
+    #: How builds are shut in. "auto": as far as this machine can, which the log and GET /v1/status say. "required":
+    #: whole, or nothing is built. "off": not at all; whoever may register can then do what the server can.
+    jail: Literal["auto", "required", "off"] = "auto"
+    #: User (name or number) that builds run as where the server is root; None: a number that is nobody's, 61000.
+    build_user: str | None = None
+    #: True: functions may be registered as source text, which is run in the builder alone.
+    allow_source: bool = False
+    #: True: source text is run even where the jail is not whole. For where everybody who may register is trusted.
+    allow_unjailed_source: bool = False
 
     #: Lowest level that is logged: debug, info, warning, error.
     log_level: str = "info"

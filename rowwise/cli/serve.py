@@ -212,12 +212,49 @@ def serve(
     build_memory_bytes: Annotated[
         int | None, _option("--build-memory-bytes", "Memory of one build (8 GiB).", panel=_BUILDS, metavar="BYTES")
     ] = None,
+    build_disk_bytes: Annotated[
+        int | None, _option("--build-disk-bytes", "Disk of one build (32 GiB).", panel=_BUILDS, metavar="BYTES")
+    ] = None,
     build_niceness: Annotated[
         int | None,
         _option("--build-niceness", "How far builds stand back, 0 to 19 (10).", panel=_BUILDS, metavar="N"),
     ] = None,
     concurrent_builds: Annotated[
         int | None, _option("--concurrent-builds", "Builds that run at once (1).", panel=_BUILDS, metavar="N")
+    ] = None,
+    jail: Annotated[
+        str | None,
+        _option(
+            "--jail",
+            "How builds are shut in: as far as this machine can, wholly or not at all (auto).",
+            panel=_BUILDS,
+            metavar="auto|required|off",
+        ),
+    ] = None,
+    build_user: Annotated[
+        str | None,
+        _option(
+            "--build-user",
+            "Who builds where the server is root, by name or number (61000).",
+            panel=_BUILDS,
+            metavar="USER",
+        ),
+    ] = None,
+    allow_source: Annotated[
+        bool | None,
+        _option(
+            "--allow-source/--no-source",
+            "Whether functions may be registered as source text; it runs in the builder alone (no).",
+            panel=_BUILDS,
+        ),
+    ] = None,
+    allow_unjailed_source: Annotated[
+        bool | None,
+        _option(
+            "--allow-unjailed-source/--jailed-source",
+            "Whether it may run even where the jail is not whole (no).",
+            panel=_BUILDS,
+        ),
     ] = None,
     log_level: Annotated[
         str | None, _option("--log-level", "debug, info, warning or error (info).", panel=_LOGS, metavar="LEVEL")

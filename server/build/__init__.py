@@ -12,18 +12,21 @@ from server.build.errors import (
     ArchiveTooLarge,
     ArchiveUnsafe,
     BuildCrashed,
+    BuildDiskExceeded,
     BuildError,
     BuildFailed,
     BuildMemoryExceeded,
     BuildTimeout,
+    JailIncomplete,
     NotAnArchive,
     NotASavedModel,
     SourceRefused,
 )
+from server.build.jailing import BuildJail, JailPolicy
 from server.build.limits import ArchiveLimits, BuildLimits
 from server.build.request import BuildRequest, Progress
 from server.build.source import ArchiveSource, ImportSource
-from server.build.supervisor import Builder
+from server.build.supervisor import Builder, builder_environment
 
 __all__ = [
     "ArchiveDamaged",
@@ -33,16 +36,21 @@ __all__ = [
     "ArchiveTooLarge",
     "ArchiveUnsafe",
     "BuildCrashed",
+    "BuildDiskExceeded",
     "BuildError",
     "BuildFailed",
+    "BuildJail",
     "BuildLimits",
     "BuildMemoryExceeded",
     "BuildRequest",
     "BuildTimeout",
     "Builder",
     "ImportSource",
+    "JailIncomplete",
+    "JailPolicy",
     "NotASavedModel",
     "NotAnArchive",
     "Progress",
     "SourceRefused",
+    "builder_environment",
 ]

@@ -14,6 +14,8 @@
         ├── BuildFailed              the builder said no, and why
         ├── BuildTimeout             it took longer than build_timeout_s
         ├── BuildMemoryExceeded      it needed more than build_memory_bytes
+        ├── BuildDiskExceeded        it wrote more than build_disk_bytes
+        ├── JailIncomplete           it was not begun: this machine can't jail it as it should be
         └── BuildCrashed             it died, or stopped making sense
 
 The builder is another process: what is raised there arrives in the server as ``BuildFailed`` with the class's
@@ -33,10 +35,12 @@ __all__ = [
     "ArchiveTooLarge",
     "ArchiveUnsafe",
     "BuildCrashed",
+    "BuildDiskExceeded",
     "BuildError",
     "BuildFailed",
     "BuildMemoryExceeded",
     "BuildTimeout",
+    "JailIncomplete",
     "NotASavedModel",
     "NotAnArchive",
     "SourceRefused",
@@ -105,6 +109,22 @@ class BuildMemoryExceeded(BuildError):
         )
         self.limit_bytes = limit_bytes
         self.used_bytes = used_bytes
+
+
+class BuildDiskExceeded(BuildError):
+    """The builder wrote more than ``build_disk_bytes``."""
+
+    def __init__(self, model: str, version: int, *, limit_bytes: int, used_bytes: int) -> None:
+        super().__init__(
+            f"building version {version} of model {model!r} took {used_bytes} bytes of the disk, over "
+            f"build_disk_bytes = {limit_bytes}: raise it, or ask for fewer buckets"
+        )
+        self.limit_bytes = limit_bytes
+        self.used_bytes = used_bytes
+
+
+class JailIncomplete(BuildError):
+    """A build that needs a whole jail was not begun, as this machine has none."""
 
 
 class BuildCrashed(BuildError):

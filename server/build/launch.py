@@ -1,7 +1,7 @@
 """The first thing that runs in a builder's process: give up what it must not have, then become the worker.
 
-Run as a script, ``python -I -S launch.py PARENT_PID NICENESS COMMAND...``, and not as a hook between fork and exec,
-which is not safe in a process with threads. It imports nothing of ours, so it takes about ten milliseconds.
+Run as a script, ``python -I -S launch.py PARENT_PID NICENESS UMASK COMMAND...``, and not as a hook between fork and
+exec, which is not safe in a process with threads. It imports nothing of ours, so it takes about ten milliseconds.
 
 1. The kernel kills the builder when the server's process ends, however it ends.
 2. Orphans of the builder become its children, so that its process tree stays whole and its memory can be counted.
@@ -39,7 +39,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def main(arguments: list[str]) -> None:
     """Become the command. Does not return."""
-    parent, niceness, *command = arguments
+    parent, niceness, umask, *command = arguments
     libc = ctypes.CDLL(None, use_errno=True)
     for option, value in ((_PR_SET_PDEATHSIG, int(signal.SIGKILL)), (_PR_SET_CHILD_SUBREAPER, 1)):
         if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     _yield_further(libc, os.nice(int(niceness)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.umask(0o077)
+    os.umask(int(umask, 8))
     try:
         Path("/proc/self/oom_score_adj").write_text(str(_OOM_SCORE))
     except OSError as error:

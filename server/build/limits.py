@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 __all__ = ["ArchiveLimits", "BuildLimits"]
@@ -35,16 +36,30 @@ class BuildLimits:
     build_timeout_s: float = 600.0
     #: Resident bytes of the builder and of all processes that it started, together.
     build_memory_bytes: int = 8192 * _MIB
+    #: Bytes that a build may have on disk: what it unpacks, its temporary files and what it makes of the model.
+    build_disk_bytes: int = 32 * 1024 * _MIB
+    #: Processes and threads of all builds together, where they have a user or a user namespace of their own. TensorFlow
+    #: has several pools of as many threads as there are cores.
+    build_processes: int = 512 + 32 * (os.cpu_count() or 1)
     #: Builds that run at once; more wait their turn, first come first served.
     concurrent_builds: int = 1
     #: Added to the server's own niceness. 10 of 19: about a tenth of the time of a serving thread on the same core.
     build_niceness: int = 10
     #: Seconds between two looks at the builder's memory.
     memory_interval_s: float = 0.05
+    #: Seconds between two looks at what is on the disk.
+    disk_interval_s: float = 0.5
     #: Seconds that a builder has to leave once it has said how it ended. TensorFlow's own teardown takes below one.
     exit_grace_s: float = 5.0
 
     def __post_init__(self) -> None:
-        for name in ("build_timeout_s", "build_memory_bytes", "concurrent_builds", "memory_interval_s"):
+        for name in (
+            "build_timeout_s",
+            "build_memory_bytes",
+            "build_disk_bytes",
+            "build_processes",
+            "concurrent_builds",
+            "memory_interval_s",
+        ):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be more than 0, got {getattr(self, name)}")

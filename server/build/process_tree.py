@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -16,6 +17,9 @@ __all__ = ["MARK_VARIABLE", "descendants", "kill_marked", "resident_bytes"]
 
 #: The environment variable that marks a builder's processes. Its value differs for each build.
 MARK_VARIABLE = "ROWWISE_BUILD_MARK"
+
+#: Seconds for the kernel to take killed processes down. Only freeing much memory takes any time at all.
+_END_S = 10.0
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -52,7 +56,7 @@ def kill_marked(pid: int, mark: str) -> None:
 
     SIGKILL at once: what it wrote is thrown away, so it has nothing to put in order. A process that has the signal
     can't start another one, so the last round finds nobody new. ``pid`` must not have been waited for, so that it
-    can't be another process by now.
+    can't be another process by now. Returns when they have ended, or ``_END_S`` later.
     """
     signalled: set[int] = set()
     while True:
@@ -60,11 +64,19 @@ def kill_marked(pid: int, mark: str) -> None:
             os.killpg(pid, signal.SIGKILL)
         new = {*descendants(pid), *_marked(mark)} - signalled
         if not new:
-            return
+            break
         for process in new:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
         signalled |= new
+    patience = time.monotonic() + _END_S
+    while any(map(_is_running, signalled)) and time.monotonic() < patience:
+        time.sleep(0.002)
+
+
+def _is_running(pid: int) -> bool:
+    state = _read(f"/proc/{pid}/stat").rpartition(b") ")[2][:1]
+    return state not in {b"", b"Z", b"X"}
 
 
 def _marked(mark: str) -> Iterator[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = ["ArchiveSource", "ImportSource", "Source", "source_from_json"]
 
@@ -13,6 +13,9 @@ __all__ = ["ArchiveSource", "ImportSource", "Source", "source_from_json"]
 @dataclass(frozen=True, slots=True)
 class ArchiveSource:
     """An uploaded archive: the file at ``path``. ``filename`` is the caller's name for it, good for messages only."""
+
+    #: Whether building it runs Python that the caller wrote.
+    is_callers_code: ClassVar[bool] = False
 
     path: Path
     filename: str
@@ -29,7 +32,9 @@ class ArchiveSource:
 
 @dataclass(frozen=True, slots=True)
 class ImportSource:
-    """A function that the builder imports. ``target`` is ``MODULE:FUNCTION``."""
+    """A function that the builder imports, of a package that the operator chose. ``target`` is ``MODULE:FUNCTION``."""
+
+    is_callers_code: ClassVar[bool] = False
 
     target: str
 

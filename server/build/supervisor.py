@@ -6,7 +6,7 @@ whichever comes first:
 1. the worker says how it ended (``done`` or ``failed``): that is the outcome; it then has ``exit_grace_s`` to leave;
 2. the process ends without having said so: it crashed, by signal or by exit code;
 3. what it says is no event: it is taken for crashed;
-4. its processes hold more memory than ``build_memory_bytes``;
+4. its processes hold more memory than ``build_memory_bytes``, or have more on disk than ``build_disk_bytes``;
 5. ``build_timeout_s`` passes;
 6. the caller is cancelled.
 
@@ -18,9 +18,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 
 from server.build.errors import BuildFailed, BuildTimeout
+from server.build.jailing import BuildJail, Confined
 from server.build.limits import BuildLimits
 from server.build.request import BuildRequest, Failed, Progress
 from server.build.worker_process import started
@@ -50,11 +52,11 @@ _ENVIRONMENT_PREFIXES = (
 )
 
 
-def builder_environment(parent: Mapping[str, str]) -> dict[str, str]:
+def builder_environment(parent: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return what of the server's environment a builder gets: what Python, TensorFlow and devices need."""
     return {
         name: value
-        for name, value in parent.items()
+        for name, value in (os.environ if parent is None else parent).items()
         if name in _ENVIRONMENT_NAMES or name.startswith(_ENVIRONMENT_PREFIXES)
     }
 
@@ -62,7 +64,8 @@ def builder_environment(parent: Mapping[str, str]) -> dict[str, str]:
 class Builder:
     """Builds versions in processes of their own, at most ``limits.concurrent_builds`` at once.
 
-    ``command`` is the worker's; ``environment`` all of its environment (the server's own, filtered, by default).
+    ``command`` is the worker's; ``environment`` all of its environment (the server's own, filtered, by default), where
+    no ``jail`` says otherwise; without one it runs as the server does.
     """
 
     def __init__(
@@ -71,28 +74,35 @@ class Builder:
         limits: BuildLimits | None = None,
         command: Sequence[str] = WORKER_COMMAND,
         environment: Mapping[str, str] | None = None,
+        jail: BuildJail | None = None,
     ) -> None:
         self._limits = limits or BuildLimits()
         self._command = tuple(command)
-        self._environment = builder_environment(os.environ) if environment is None else dict(environment)
+        self._environment = builder_environment() if environment is None else dict(environment)
+        self._jail = jail
         self._turns = asyncio.Semaphore(self._limits.concurrent_builds)
 
     def change(self, limits: BuildLimits) -> None:
         """Build under other limits from now on; how many build at once stays as it is."""
         self._limits = limits
+        if self._jail is not None:
+            self._jail.change(limits)
 
     async def build(self, request: BuildRequest, on_progress: Callable[[Progress], None]) -> None:
         """Build one version; return when its artifact is complete in ``request.output_dir``.
 
         ``on_progress`` is called on the event loop. Cancelling kills the worker. Must be called on a thread that
         lives as long as the build, for the worker ends with it.
-        Errors: BuildFailed; BuildTimeout; BuildMemoryExceeded; BuildCrashed.
+        Errors: BuildFailed; BuildTimeout; BuildMemoryExceeded; BuildDiskExceeded; BuildCrashed; JailIncomplete.
         """
         if self._turns.locked():
             on_progress(Progress("queued"))
         limits = self._limits
-        starting = started(self._command, self._environment, request, niceness=limits.build_niceness)
-        async with self._turns, starting as worker:
+        async with (
+            self._turns,
+            self._confined(request) as confined,
+            started(confined, request, niceness=limits.build_niceness) as worker,
+        ):
             try:
                 async with asyncio.timeout(limits.build_timeout_s) as timer:
                     outcome = await worker.outcome(limits, on_progress)
@@ -104,3 +114,22 @@ class Builder:
             if isinstance(outcome, Failed):
                 raise BuildFailed(outcome.kind, outcome.message)
             await worker.left(limits.exit_grace_s)
+
+    @asynccontextmanager
+    async def _confined(self, request: BuildRequest) -> AsyncIterator[Confined]:
+        if self._jail is None:
+            yield Confined(command=self._command, environment=self._environment)
+            return
+        around = self._jail.around(request, self._command)
+        # Shielded, both: what is given has to be taken back, whoever is cancelled.
+        giving = asyncio.ensure_future(asyncio.to_thread(around.__enter__))
+        try:
+            yield await asyncio.shield(giving)
+        finally:
+            await asyncio.shield(_taken_back(giving, around))
+
+
+async def _taken_back(giving: asyncio.Future[Confined], around: AbstractContextManager[Confined]) -> None:
+    await asyncio.wait({giving})
+    if giving.exception() is None:
+        await asyncio.to_thread(around.__exit__, None, None, None)

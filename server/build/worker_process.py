@@ -14,14 +14,16 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from server.build.errors import BuildCrashed, BuildMemoryExceeded
+from server.build.disk_use import DiskUse
+from server.build.errors import BuildCrashed, BuildDiskExceeded, BuildMemoryExceeded
+from server.build.jailing import Confined
 from server.build.limits import BuildLimits
 from server.build.process_tree import MARK_VARIABLE, kill_marked, resident_bytes
 from server.build.request import (
@@ -46,6 +48,12 @@ _TAIL_BYTES = 2 * _TAIL_LINES * _TAIL_LINE_CHARS
 
 #: Seconds for the kernel to take a killed process down. Only freeing much memory takes any time at all.
 _REAP_S = 10.0
+
+#: Seconds of pause for each that a look at memory and disk took.
+_PAUSE_PER_LOOK = 10
+
+#: Added by a shell, and by what a jail is made with, to the signal that ended what it waited for.
+_BY_SIGNAL = 128
 
 _log = logging.getLogger(__name__)
 
@@ -73,8 +81,9 @@ class _Tail(asyncio.Protocol):
 class WorkerProcess:
     """A worker process that was started and not yet waited for."""
 
-    def __init__(self, process: subprocess.Popen[bytes], request: BuildRequest, mark: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], request: BuildRequest, mark: str, *, is_wrapped: bool) -> None:
         self._process = process
+        self._is_wrapped = is_wrapped
         self._request = request
         self._mark = mark
         self._loop = asyncio.get_running_loop()
@@ -101,33 +110,32 @@ class WorkerProcess:
             unconnected.pop_all()
 
     async def outcome(self, limits: BuildLimits, on_progress: Callable[[Progress], None]) -> Done | Failed:
-        """Wait until it says how it ended. Errors: BuildMemoryExceeded; BuildCrashed; what ``on_progress`` raises."""
+        """Wait until it says how it ended.
+
+        Errors: BuildMemoryExceeded; BuildDiskExceeded; BuildCrashed; what ``on_progress`` raises.
+        """
         said = asyncio.create_task(self._said(on_progress))
-        memory = asyncio.create_task(self._memory_over(limits))
+        taken = asyncio.create_task(self._too_much(limits))
         name, version = self._request.name, self._request.version
         try:
-            await _first(said, memory, self._exited)
+            await _first(said, taken, self._exited)
             if not said.done() and self._exited.done():
                 # What it started may hold the pipe open; after them, its last words can be read to the end.
                 await self._kill()
                 await asyncio.wait({said})
             if said.done() and (event := said.result()) is not None:
                 return event
-            if not memory.done():
+            if not taken.done():
                 # It closed its end of the pipe, and may be about to leave.
-                await _first(memory, self._exited)
-            if memory.done():
-                self.log("ran into build_memory_bytes")
-                used = memory.result()
-                raise BuildMemoryExceeded(name, version, limit_bytes=limits.build_memory_bytes, used_bytes=used)
-            raise await self._crash()
+                await _first(taken, self._exited)
+            raise taken.result() if taken.done() else await self._crash()
         except GarbledEvent as error:
             what = f"said something that is no event of a builder: {error}"
             raise BuildCrashed(name, version, what, output=self._tail.lines()) from error
         finally:
-            for task in (said, memory):
+            for task in (said, taken):
                 task.cancel()
-            await asyncio.gather(said, memory, return_exceptions=True)
+            await asyncio.gather(said, taken, return_exceptions=True)
 
     async def left(self, grace_s: float) -> None:
         """Wait until it is gone, at most ``grace_s``."""
@@ -179,12 +187,27 @@ class WorkerProcess:
             # A flood of events must not hold up the event loop: what is buffered is read without a pause.
             await asyncio.sleep(0)
 
-    async def _memory_over(self, limits: BuildLimits) -> int:
+    async def _too_much(self, limits: BuildLimits) -> BuildMemoryExceeded | BuildDiskExceeded:
+        """Return once it has taken more than it may."""
+        name, version = self._request.name, self._request.version
+        written = (self._request.output_dir, self._request.source_dir)
+        disk = DiskUse([top for top in written if top.exists()], limit_bytes=limits.build_disk_bytes)
+        look_at_disk_s = self._loop.time()
         while True:
+            began_s = self._loop.time()
             used = await self._loop.run_in_executor(self._watcher, resident_bytes, self._process.pid)
             if used > limits.build_memory_bytes:
-                return used
-            await asyncio.sleep(limits.memory_interval_s)
+                self.log("ran into build_memory_bytes")
+                return BuildMemoryExceeded(name, version, limit_bytes=limits.build_memory_bytes, used_bytes=used)
+            if self._loop.time() >= look_at_disk_s:
+                used = await self._loop.run_in_executor(self._watcher, disk.used)
+                look_at_disk_s = self._loop.time() + limits.disk_interval_s
+                if used > limits.build_disk_bytes:
+                    self.log("ran into build_disk_bytes")
+                    return BuildDiskExceeded(name, version, limit_bytes=limits.build_disk_bytes, used_bytes=used)
+            # Who has very many processes or files is looked at less often, so that looking costs the server little.
+            took_s = self._loop.time() - began_s
+            await asyncio.sleep(max(limits.memory_interval_s, _PAUSE_PER_LOOK * took_s))
 
     async def _crash(self) -> BuildCrashed:
         name, version = self._request.name, self._request.version
@@ -193,6 +216,8 @@ class WorkerProcess:
         # Its last writer gone, the output ends; what it wrote last may still be in the pipe.
         await asyncio.wait({self._tail.ended}, timeout=_REAP_S)
         output = self._tail.lines()
+        if code == os.CLD_EXITED and self._is_wrapped and status > _BY_SIGNAL:
+            code, status = os.CLD_KILLED, status - _BY_SIGNAL
         if code == os.CLD_EXITED:
             self.log(f"left with exit code {status} and no result")
             return BuildCrashed.by_exit(name, version, status, output=output)
@@ -225,13 +250,11 @@ def _itself(protocol: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
 
 
 @asynccontextmanager
-async def started(
-    command: Sequence[str], environment: Mapping[str, str], request: BuildRequest, *, niceness: int
-) -> AsyncIterator[WorkerProcess]:
+async def started(confined: Confined, request: BuildRequest, *, niceness: int) -> AsyncIterator[WorkerProcess]:
     """Start a worker; when the block is left, however, kill what is left of it."""
     mark = secrets.token_hex(16)
-    process, events, output = _spawn(command, {**environment, MARK_VARIABLE: mark}, request, niceness)
-    worker = WorkerProcess(process, request, mark)
+    process, events, output = _spawn(confined, {**confined.environment, MARK_VARIABLE: mark}, request, niceness)
+    worker = WorkerProcess(process, request, mark, is_wrapped=confined.is_wrapped)
     try:
         await worker.connect(events, output)
         yield worker
@@ -243,7 +266,7 @@ async def started(
 
 
 def _spawn(
-    command: Sequence[str], environment: Mapping[str, str], request: BuildRequest, niceness: int
+    confined: Confined, environment: Mapping[str, str], request: BuildRequest, niceness: int
 ) -> tuple[subprocess.Popen[bytes], int, int]:
     """Start the process; return it with the descriptors of its events and its output. Errors: BuildCrashed."""
     with ExitStack() as childs, ExitStack() as ours:
@@ -259,10 +282,12 @@ def _spawn(
             childs.callback(os.close, descriptor)
         for descriptor in (events, output):
             ours.callback(os.close, descriptor)
-        launch = (sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid()), str(niceness))
+        # What makes a jail makes directories that another user has to enter; the jail's last step sets it again.
+        umask = "022" if confined.is_wrapped else "077"
+        launch = (sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid()), str(niceness), umask)
         try:
             process = subprocess.Popen(
-                [*launch, *command, *WorkerChannel.arguments(events_writer)],
+                [*launch, *confined.command, *WorkerChannel.arguments(events_writer)],
                 stdin=stdin,
                 stdout=output_writer,
                 stderr=output_writer,

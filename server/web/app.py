@@ -15,7 +15,7 @@ from server.web.auth import Gate
 from server.web.bodies import Receive, Send
 from server.web.front import App, Front, Scope
 from server.web.health import Health
-from server.web.interfaces import Batches, Catalog
+from server.web.interfaces import Batches, Catalog, ServerStatus
 from server.web.predict import Predictor
 from server.web.tracing import Tracing
 
@@ -28,6 +28,7 @@ def create_app(
     metrics: Metrics,
     batches: Batches | None = None,
     tracing: Tracing | None = None,
+    status: ServerStatus = dict,
 ) -> Front:
     """Return the ASGI callable that serves ``catalog``. Its ``prepare`` makes what is behind it ahead of need."""
     gate = Gate(None if settings.token is None else settings.token.get_secret_value())
@@ -37,7 +38,7 @@ def create_app(
     def make() -> App:
         from server.web.application import create_application
 
-        return create_application(catalog, lambda: front.settings, metrics, gate, health, batches)
+        return create_application(catalog, lambda: front.settings, metrics, gate, health, batches, status)
 
     front = Front(_Later(make), predictor, health, settings, metrics, gate)
     return front

@@ -20,10 +20,11 @@ from server.web.errors import MethodNotAllowed, PathNotFound, WebError
 from server.web.front import REQUEST_ID
 from server.web.health import Health
 from server.web.health_routes import health_router
-from server.web.interfaces import Batches, Catalog
+from server.web.interfaces import Batches, Catalog, ServerStatus
 from server.web.management import management_router
 from server.web.model_status import model_status_router
 from server.web.oip_routes import oip_model_router, oip_repository_router
+from server.web.server_status import server_status_router
 from server.web.status import Reply, error_body, error_reply, internal_error_reply, options_reply
 
 __all__ = ["create_application"]
@@ -36,6 +37,7 @@ def create_application(
     gate: Gate,
     health: Health,
     batches: Batches | None = None,
+    status: ServerStatus = dict,
 ) -> FastAPI:
     """Return the application. Nothing that is hot passes through it. ``settings`` gives those in force."""
     # No interactive documentation: its pages load scripts from other hosts. /openapi.json is there.
@@ -45,6 +47,7 @@ def create_application(
     app.include_router(management_router(catalog, settings, metrics, gate))
     if batches is not None:
         app.include_router(debug_router(batches, gate))
+    app.include_router(server_status_router(status, gate))
     asking = gate if settings().protect_predict else None
     app.include_router(model_status_router(catalog, asking))
     app.include_router(oip_model_router(catalog, asking))

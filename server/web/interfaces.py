@@ -24,11 +24,15 @@ __all__ = [
     "ResidentModel",
     "ServedDerivative",
     "ServedModel",
+    "ServerStatus",
     "ServingCatalog",
     "ServingVersion",
     "Taker",
     "Ticket",
 ]
+
+#: What is told of the server itself, in plain JSON types.
+ServerStatus = Callable[[], dict[str, Any]]
 
 
 class Answer(Protocol):
