@@ -172,6 +172,7 @@ def _command(
     every_s: Annotated[float, typer.Option(min=0.1, help="Seconds between two samples.")] = 2.0,
     models: Annotated[str, typer.Option(help="Models under the driver's load, separated by commas.")] = MODELS,
     http_workers: Annotated[int, typer.Option(min=0, help="The server's --http-workers.")] = 0,
+    build_niceness: Annotated[int, typer.Option(min=0, max=19, help="The server's --build-niceness.")] = 10,
     output: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("reports/soak"),
 ) -> None:
     """Load a server for a long time. Exit 1 if something grows or an answer is wrong."""
@@ -191,6 +192,7 @@ def _command(
                 lambda port: [
                     *rowwise_command(port, store=directory / "store", models=chosen),
                     *("--import-package", "loadtests", "--http-workers", str(http_workers)),
+                    *("--build-niceness", str(build_niceness)),
                 ],
                 timeout_s=900.0,
                 on_wait=progress.refresh,
