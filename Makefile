@@ -18,7 +18,7 @@ IMPORTED_BY_ALL := tensorflow keras numpy
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long fuzz fuzz-codecs schemathesis soak chaos serve load race bench bench-gpu check lint types rules docs op-page protos \
+.PHONY: help setup demo test test-long recipes fuzz fuzz-codecs schemathesis soak chaos serve load race bench bench-gpu check lint types rules docs op-page protos \
         invariant dockerfile compose docker-steps format lock clean
 
 help: ## Show the targets
@@ -44,6 +44,10 @@ test: setup ## Run all tests but the long ones, in two processes
 
 test-long: setup ## Run the tests that `make test` leaves out, as quicker ones are of the same kind
 	@$(BIN)/python -m pytest -m long $(ARGS)
+
+recipes: setup ## Other people's models, as the manual registers them, against their own answers; installs a few packages
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/recipes.lock
+	@$(BIN)/python -m pytest tests/e2e/test_other_models.py $(ARGS)
 
 fuzz: setup ## Random requests, faults and switches in virtual time, 1,000,000 steps; SEED=... repeats, STEPS=... shortens
 	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(ARGS)

@@ -1,4 +1,4 @@
-"""What to register: ``MODULE:FUNCTION``, ``FILE.py:FUNCTION``, or the path of a SavedModel or an archive of one."""
+"""What to register: ``MODULE:FUNCTION``, ``FILE.py:FUNCTION``, a SavedModel, an archive of one or a Keras file."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from rowwise.input_specs import merged
 __all__ = ["Target", "find_saved_model", "load_target", "resolve"]
 
 _ARCHIVES = (".tar.gz", ".tgz", ".zip")
+#: Keras 3 writes the first; the others may hold Python code that Keras runs even in its safe mode.
+_KERAS = (".keras", ".h5", ".hdf5")
 _FUNCTION = "predict"
 #: How many of a module's own examples go along as probe inputs: as many as a server takes that imports the module.
 _N_EXAMPLES = 16
@@ -36,7 +38,8 @@ class Target:
 def resolve(value: Any) -> Target:
     """Return ``value`` with what its decorator declared; a path is checked. Errors: CannotLoad."""
     if isinstance(value, (str, Path)):
-        return Target(value=find_saved_model(Path(value)))
+        path = Path(value)
+        return Target(value=_keras_model(path) if path.name.endswith(_KERAS) else find_saved_model(path))
     spec = declared_spec(value)
     return _declared(value, declared_inputs(value) or _annotated(value), spec)
 
@@ -44,8 +47,9 @@ def resolve(value: Any) -> Target:
 def load_target(text: str) -> Target:
     """Find what a command line names.
 
-    A path that exists is a SavedModel directory or an archive of one. Else ``MODULE:FUNCTION`` is imported,
-    with the current directory on the path; ``MODULE`` alone means its ``predict``. Its inputs are those of
+    A path that exists is a SavedModel directory, an archive of one, or a ``.keras`` file, which is loaded in Keras'
+    safe mode. Else ``MODULE:FUNCTION`` is imported, with the current directory on the path; ``MODULE`` alone means its
+    ``predict``. Its inputs are those of
     ``rowwise.example_model`` or of the annotations, else the module's ``INPUTS``, with its options in ``SPEC`` and real
     examples, to be checked besides random ones, from ``examples()``.
     Errors: CannotLoad.
@@ -75,6 +79,23 @@ def find_saved_model(path: Path) -> Path:
         f"{path} is neither a SavedModel directory (it would hold saved_model.pb) nor an archive of one "
         f"({', '.join(_ARCHIVES)})"
     )
+
+
+def _keras_model(path: Path) -> Any:
+    """Load a Keras file without running code that came with it. Errors: CannotLoad."""
+    if not path.is_file():
+        raise CannotLoad(f"{path}: no such file")
+    if path.suffix != ".keras":
+        raise CannotLoad(
+            f"{path} is a file of older Keras, which may hold Python code: load it yourself if you trust it, and "
+            "register the model, or save it as a .keras file"
+        )
+    from keras import saving
+
+    try:
+        return saving.load_model(path, compile=False, safe_mode=True)
+    except Exception as error:  # whatever Keras or a layer raises is the user's to read
+        raise CannotLoad(f"{path} could not be loaded in Keras' safe mode: {type(error).__name__}: {error}") from error
 
 
 def _from_module(module: ModuleType, attribute: str) -> Target:

@@ -187,3 +187,17 @@ def test_an_archive_holds_the_files_from_the_top_and_is_the_same_each_time(tmp_p
             ("saved_model.pb", True, 5),
             ("variables/variables.index", True, 100),
         ]
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of NumPy 2, when Keras writes
+def test_a_keras_file_is_loaded_without_the_code_that_came_with_it(tmp_path):
+    keras = pytest.importorskip("keras")
+    keras.Sequential([keras.Input([3], name="x"), keras.layers.Dense(2)]).save(tmp_path / "plain.keras")
+    assert load_target(str(tmp_path / "plain.keras")).value.count_params() == 8
+    with_code = keras.Sequential([keras.Input([3], name="x"), keras.layers.Lambda(lambda x: x * 2)])
+    with_code.save(tmp_path / "code.keras")
+    with pytest.raises(CannotLoad, match=r"code\.keras could not be loaded in Keras' safe mode: .*[Ll]ambda"):
+        load_target(str(tmp_path / "code.keras"))
+    (tmp_path / "old.h5").write_bytes(b"\x89HDF")
+    with pytest.raises(CannotLoad, match="older Keras, which may hold Python code"):
+        load_target(str(tmp_path / "old.h5"))
