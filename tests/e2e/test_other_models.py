@@ -137,8 +137,8 @@ def test_mtcnn_answers_as_its_own_network(server: ServerProcess) -> None:
     crops = drawn(6, 24, 24, 3)
     names = run_recipe("mtcnn", url=server.url, crop=crops[0])
     boxes, are_faces = (value.numpy() for value in names["network"](crops))
-    np.testing.assert_allclose(names["box"], boxes[0], atol=1e-5)
-    np.testing.assert_allclose(names["is_face"], are_faces[0], atol=1e-5)
+    np.testing.assert_allclose(names["found"]["output_0"], boxes[0], atol=1e-5)
+    np.testing.assert_allclose(names["found"]["output_1"], are_faces[0], atol=1e-5)
     with Client(server.url) as client:
         got = client.predict_many("faces", [{"inputs": crop} for crop in crops])
     np.testing.assert_allclose(np.stack([each["output_0"] for each in got]), boxes, atol=1e-5)
