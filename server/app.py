@@ -32,6 +32,7 @@ from server.leaving import end_at_latest
 from server.logs import change_level, log_to_stderr
 from server.memory import bound_arenas
 from server.metrics import Metrics
+from server.model_store import open_store, quotas_of
 from server.reloading import Reloading
 from server.serving_versions import Announce, nobody_to_tell
 from server.settings import Settings
@@ -62,7 +63,7 @@ def serve(settings: Settings) -> int:
     bound_arenas()
     try:
         listener = listen(settings.host, settings.port)
-        with listener, Store.open(settings.store) as store:
+        with listener, open_store(settings) as store:
             keep_pools_apart()
             keep_executables(settings.store / "xla-cache")
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -193,6 +194,7 @@ class Service:
         change_level(settings.log_level)
         self.front.change(settings)
         self.builder.change(_build_limits(settings))
+        self.catalog.change_quotas(quotas_of(settings))
         self.catalog.change_defaults(
             queue_rows=settings.queue_rows, default_timeout_s=settings.default_timeout_ms / 1_000
         )

@@ -8,6 +8,7 @@ The catalog answers what is asked of the models and takes what is to be done wit
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from dataclasses import replace
@@ -27,7 +28,7 @@ from server.serving import ServedModel
 from server.serving_versions import Announce, ServingVersion, labels_leading_to, nobody_to_tell
 from server.shadows import Shadows
 from server.spec import ModelSpec
-from server.store import Conflict, ModelNotReady, State, Store, VersionNotLoaded, VersionRecord
+from server.store import Conflict, ModelNotReady, Quotas, State, Store, VersionNotLoaded, VersionRecord
 from server.switching import Switching
 from server.version_life import Life, as_lived, is_unloaded, why_not
 
@@ -184,6 +185,7 @@ class Catalog:
                     # The server ended after it was built and before it served.
                     self._background.start(self._resume(name, record.version))
         self._has_started = True
+        self._background.start(self._record_contents())
         known = set(self._store.models())
         for name, target in self._expected.items():
             is_at_rest = name in known and self._store.is_unloaded(name)
@@ -291,6 +293,10 @@ class Catalog:
         """Go by other bounds for versions whose specification has none of its own. Errors: StoreDamaged."""
         self._switching.change_defaults(queue_rows=queue_rows, default_timeout_s=default_timeout_s)
 
+    def change_quotas(self, quotas: Quotas) -> None:
+        """Go by other bounds on what the store may hold from now on."""
+        self._store.quotas = quotas
+
     def begin_drain(self) -> None:
         """Say not ready, admit nothing more, and stop builds. What was admitted is answered."""
         if self._is_draining:
@@ -318,6 +324,17 @@ class Catalog:
     def _refuse_if_draining(self) -> None:
         if self._is_draining:
             raise Draining
+
+    async def _record_contents(self) -> None:
+        """Take up the files of artifacts that a release without checksums built."""
+        loop = asyncio.get_running_loop()
+        for name in [] if self._store.is_read_only else self._store.models():
+            for record in self._store.versions(name):
+                with contextlib.suppress(
+                    RowwiseError
+                ):  # it was deleted meanwhile, or can't be read; who loads it says so
+                    if record.state is State.BUILT and self._store.contents(name, record.version) is None:
+                        await loop.run_in_executor(None, self._store.record_contents, name, record.version)
 
     async def _resume(self, name: str, version: int) -> None:
         """Load what was active when the server stopped."""

@@ -17,6 +17,7 @@ from server.link.engine_end import EngineEnd
 from server.logs import log_to_stderr
 from server.memory import bound_arenas
 from server.metrics import Metrics
+from server.model_store import open_store
 from server.reloading import Reloading
 from server.request_counts import RequestCounts
 from server.settings import Settings
@@ -42,7 +43,7 @@ def run_engine(orders: Orders) -> int:
     log_to_stderr(settings.log_level, ENGINE)
     bound_arenas()
     try:
-        with Store.open(settings.store) as store:
+        with open_store(settings) as store:
             keep_pools_apart()
             keep_executables(settings.store / "xla-cache")
             with asyncio.Runner(loop_factory=new_event_loop) as runner:

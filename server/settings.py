@@ -32,7 +32,10 @@ CHANGEABLE = frozenset(
         "max_archive_bytes",
         "max_body_bytes",
         "max_instances",
+        "max_model_bytes",
         "max_receiving_bytes",
+        "max_store_bytes",
+        "max_versions",
         "queue_rows",
         "token",
         "write_timeout_s",
@@ -72,6 +75,15 @@ class Settings(BaseSettings):
     tls_client_ca: Path | None = None
     #: Directory of the model store. Created if missing.
     store: Path = Path("rowwise-store")
+    #: True: every file of every artifact is read at start, and a version that is not what was built is not served. It
+    #: takes a second for a gigabyte; without it files must be there with their sizes.
+    verify_store: bool = False
+    #: Most versions of a model, those that failed too. More: 507.
+    max_versions: Annotated[int, Field(ge=1)] | None = None
+    #: Most bytes on disk of a model's artifacts. What its versions share counts once. More: 507, or a build that fails.
+    max_model_bytes: Annotated[int, Field(ge=1)] | None = None
+    #: Most bytes on disk of all artifacts. More: the same.
+    max_store_bytes: Annotated[int, Field(ge=1)] | None = None
     #: Token that management needs. Without one, management answers loopback peers only.
     token: Annotated[SecretStr, Field(min_length=1)] | None = None
     #: True: prediction needs the token too.

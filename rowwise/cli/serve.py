@@ -14,6 +14,7 @@ __all__ = ["serve", "settings_from"]
 
 _NETWORK = "Network"
 _MODELS = "Models"
+_STORE = "Store"
 _LIMITS = "Limits"
 _BUILDS = "Builds"
 _LOGS = "Logs"
@@ -119,7 +120,26 @@ def serve(
     ] = None,
     store: Annotated[
         Path | None,
-        _option("--store", "Directory of the model store (rowwise-store).", panel=_MODELS, metavar="DIR"),
+        _option("--store", "Directory of the model store (rowwise-store).", panel=_STORE, metavar="DIR"),
+    ] = None,
+    verify_store: Annotated[
+        bool | None,
+        _option(
+            "--verify-store/--trust-store",
+            "Whether every artifact is read at start and must be what was built (no).",
+            panel=_STORE,
+        ),
+    ] = None,
+    max_versions: Annotated[
+        int | None, _option("--max-versions", "Most versions of a model; more get 507.", panel=_STORE, metavar="N")
+    ] = None,
+    max_model_bytes: Annotated[
+        int | None,
+        _option("--max-model-bytes", "Most bytes of a model's artifacts; more get 507.", panel=_STORE, metavar="BYTES"),
+    ] = None,
+    max_store_bytes: Annotated[
+        int | None,
+        _option("--max-store-bytes", "Most bytes of all artifacts; more get 507.", panel=_STORE, metavar="BYTES"),
     ] = None,
     models: Annotated[
         list[str] | None,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from server.store.durable import Disk, FaultHook
 from server.store.errors import (
     Conflict,
+    InvalidLabel,
     InvalidName,
     ModelNotFound,
     ModelNotReady,
     NotAStore,
+    QuotaExceeded,
     StoreDamaged,
     StoreError,
     StoreFull,
@@ -17,6 +19,7 @@ from server.store.errors import (
     VersionNotFound,
     VersionNotLoaded,
 )
+from server.store.quotas import Quotas
 from server.store.records import State, VersionRecord
 from server.store.store import Store
 from server.store.stored import stored_artifact
@@ -25,10 +28,13 @@ __all__ = [
     "Conflict",
     "Disk",
     "FaultHook",
+    "InvalidLabel",
     "InvalidName",
     "ModelNotFound",
     "ModelNotReady",
     "NotAStore",
+    "QuotaExceeded",
+    "Quotas",
     "State",
     "Store",
     "StoreDamaged",

@@ -111,6 +111,28 @@ class Disk:
                 self._fault(f"sync the directory that {source.name} left")
                 self._sync(source.parent)
 
+    def link(self, path: Path, name: Path) -> None:
+        """Give a file that is on the disk another name. ``sync_directory`` makes it last. Errors: OSError."""
+        self._fault(f"link {name.name}")
+        with suppress(FileExistsError):
+            name.hardlink_to(path)
+
+    def replace_by_link(self, path: Path, name: Path) -> None:
+        """Let ``name`` be ``path`` under another name, at one moment. Its directory isn't synced. Errors: OSError."""
+        new = name.with_name(_NEW_PREFIX + name.name)
+        self._fault(f"link {name.name} to a file that is there")
+        new.hardlink_to(path)
+        self._fault(f"replace {name.name}")
+        new.replace(name)
+        # Two names of one file: then rename does nothing, and leaves both.
+        new.unlink(missing_ok=True)
+
+    def sync_directory(self, path: Path) -> None:
+        """Make the names in a directory last."""
+        with _refusals(path):
+            self._fault(f"sync the directory {path.name}")
+            self._sync(path)
+
     def remove_file(self, path: Path) -> None:
         """Delete a file, durably. Nothing happens where there is none."""
         with _refusals(path):

@@ -5,6 +5,8 @@
     RowwiseError
     └── StoreError
         ├── InvalidName       the model's name could not be a directory, a path segment and a label
+        ├── InvalidLabel      the label could not be a path segment, or there are too many
+        ├── QuotaExceeded     it would have more versions or bytes than the server's settings allow
         ├── ModelNotFound     no version of that model
         ├── VersionNotFound   the model exists, that version doesn't
         ├── ModelNotReady     it exists and can't be asked yet (building, loading) or any more (failed)
@@ -26,10 +28,12 @@ from server.errors import RowwiseError
 
 __all__ = [
     "Conflict",
+    "InvalidLabel",
     "InvalidName",
     "ModelNotFound",
     "ModelNotReady",
     "NotAStore",
+    "QuotaExceeded",
     "StoreDamaged",
     "StoreError",
     "StoreFull",
@@ -57,6 +61,25 @@ class InvalidName(StoreError):
             "with '-' or '.'"
         )
         self.name = name
+
+
+class InvalidLabel(StoreError):
+    """The label is not one that may be set."""
+
+    def __init__(self, label: str, *, limit: int | None = None) -> None:
+        shown = label if len(label) <= 120 else label[:117] + "..."
+        if limit is not None:
+            super().__init__(f"label {shown!r} would be one more than the {limit} of a model: remove another")
+        else:
+            super().__init__(
+                f"label {shown!r} is not allowed: use 1 to 100 letters, digits, '_', '-' and '.', not starting with "
+                "'-' or '.'"
+            )
+        self.label = label
+
+
+class QuotaExceeded(StoreError):
+    """More versions or bytes than the settings allow. The sentence names the setting."""
 
 
 class ModelNotFound(StoreError):

@@ -7,13 +7,16 @@
       lock                   held by the process that has the store open; its process id
       uploads/               archives on their way in; emptied at open
       trash/                 what is being deleted; emptied at open
+      blobs/<sha256>         files of artifacts under a second name, by which versions share them; see blobs.py
       models/<name>/
         numbers.json         {"last": 3}: the highest version number ever given out; outlives the versions
-        active.json          {"version": 2}: which version answers; absent where none does, and "unloaded": true
-                             in it where it was withdrawn
+        active.json          {"version": 2, "history": [...]}: which version answers, and which did before; absent where
+                             none ever did, and "unloaded": true in it where it was withdrawn
+        labels.json          {"stable": 2}: labels that lead to a version, whatever was registered
         <version>/
           record.json        state, reason, when
           spec.json          the registration's options, as they came
+          contents.json      the artifact's files with sizes and SHA-256; absent where a release before it built it
           source/            what it is built from; gone once it is built or failed
             source.json      what was registered; with it here the build can be done again
             archive          the upload, where it was one
@@ -64,6 +67,10 @@ class VersionLayout:
         return self.path / "spec.json"
 
     @property
+    def contents(self) -> Path:
+        return self.path / "contents.json"
+
+    @property
     def source(self) -> Path:
         return self.path / "source"
 
@@ -107,6 +114,10 @@ class Layout:
         return self.root / "trash"
 
     @property
+    def blobs(self) -> Path:
+        return self.root / "blobs"
+
+    @property
     def models(self) -> Path:
         return self.root / "models"
 
@@ -121,6 +132,10 @@ class Layout:
     def active(self, name: str) -> Path:
         """Return the file that names the active version. Errors: InvalidName."""
         return self.model(name) / "active.json"
+
+    def labels(self, name: str) -> Path:
+        """Return the file of the labels that were set. Errors: InvalidName."""
+        return self.model(name) / "labels.json"
 
     def version(self, name: str, version: int) -> VersionLayout:
         """Return the paths of a version. Errors: InvalidName; ValueError for a number that no version has."""

@@ -6,10 +6,11 @@ Nothing here raises over one damaged entry: that version is FAILED with the reas
 2. A BUILDING version with an ``artifact/`` was committed, for its rename is the commit: it becomes BUILT.
 3. A BUILDING version without one has lost its builder. With its source it stays BUILDING, to be built again, but not
    for ever: what ended the server time and again while it was built becomes FAILED, and so does one without a source.
-4. A BUILT version whose artifact is gone, and a version whose record can't be read, are FAILED in memory only:
-   the disk keeps the evidence.
+4. A BUILT version whose artifact is not what was built, by its files' sizes, and a version whose record can't be read,
+   are FAILED in memory only: the disk keeps the evidence.
 5. Versions up to ``deleted`` in ``numbers.json`` were deleted with their model: removed.
-6. What the store didn't make is reported and left alone.
+6. Blobs that no artifact has any more are removed.
+7. What the store didn't make is reported and left alone.
 """
 
 from __future__ import annotations
@@ -22,35 +23,21 @@ from typing import Any
 
 from server.artifact import MANIFEST_FILE
 from server.spec import MODEL_NAME
+from server.store.activation import read_history
+from server.store.blobs import Blobs
+from server.store.contents import Contents
 from server.store.durable import Disk, is_unfinished, read_json
 from server.store.errors import StoreDamaged, StoreUnwritable
+from server.store.index import ModelIndex
 from server.store.layout import Layout, VersionLayout, version_number
 from server.store.records import DURABLE_STATES, State, VersionRecord
 
-__all__ = ["ModelIndex", "Recovered", "recover"]
+__all__ = ["Recovered", "recover"]
 
 #: Builds that the server's sudden end may have cut off before the build is taken for the cause.
 _MAX_ATTEMPTS = 3
 
 STOPPED_WHILE_BUILDING = "the server stopped while it was being built: register it again"
-
-
-@dataclass(slots=True)
-class ModelIndex:
-    """What the store knows of one model, in memory. Only the store writes to it, after the disk has it."""
-
-    #: By version number; ``active`` in the records is not kept, see below.
-    versions: dict[int, VersionRecord] = field(default_factory=dict)
-    #: The version that answers: always a BUILT one of ``versions``, or None.
-    active: int | None = None
-    #: True: none answers because the model was unloaded, and none is to until it is loaded again.
-    is_unloaded: bool = False
-    #: The version that answered before that; None where it is not known, or not there any more.
-    unloaded: int | None = None
-    #: The highest number ever given out: at least that of every version here.
-    last: int = 0
-    #: Versions up to this one were deleted with the model: below every version here.
-    deleted: int = 0
 
 
 @dataclass(slots=True)
@@ -61,12 +48,12 @@ class Recovered:
     damage: list[str] = field(default_factory=list)
 
 
-def recover(layout: Layout, disk: Disk) -> Recovered:
-    """Read the store and finish or undo what was under way. The lock must be held.
+def recover(layout: Layout, disk: Disk, *, verify: bool = False) -> Recovered:
+    """Read the store and finish or undo what was under way. The lock must be held. ``verify``: read every artifact.
 
     Errors: StoreUnwritable if the directories can't be made or listed.
     """
-    for directory in (layout.uploads, layout.trash, layout.models):
+    for directory in (layout.uploads, layout.trash, layout.blobs, layout.models):
         disk.make_directory(directory)
     for directory in (layout.uploads, layout.trash):
         for entry in _entries(directory):
@@ -74,13 +61,14 @@ def recover(layout: Layout, disk: Disk) -> Recovered:
     recovered = Recovered()
     for entry in _entries(layout.models):
         if entry.is_dir() and not entry.is_symlink() and MODEL_NAME.fullmatch(entry.name):
-            recovered.models[entry.name] = _recover_model(layout, disk, entry.name, recovered.damage)
+            recovered.models[entry.name] = _recover_model(layout, disk, entry.name, recovered.damage, verify=verify)
         else:
             recovered.damage.append(f"{str(entry)!r} is not a model's directory: left alone")
+    Blobs(layout.blobs, disk).sweep()
     return recovered
 
 
-def _recover_model(layout: Layout, disk: Disk, name: str, damage: list[str]) -> ModelIndex:
+def _recover_model(layout: Layout, disk: Disk, name: str, damage: list[str], *, verify: bool) -> ModelIndex:
     index = ModelIndex()
     try:
         numbers = read_json(layout.numbers(name))
@@ -89,7 +77,7 @@ def _recover_model(layout: Layout, disk: Disk, name: str, damage: list[str]) -> 
         pass
     except (StoreDamaged, TypeError, ValueError) as error:
         damage.append(f"{error}: the numbers of deleted versions of model {name!r} may come again")
-    state_files = (layout.numbers(name), layout.active(name))
+    state_files = (layout.numbers(name), layout.active(name), layout.labels(name))
     for entry in _entries(layout.model(name)):
         number = version_number(entry.name)
         if is_unfinished(entry):
@@ -98,12 +86,17 @@ def _recover_model(layout: Layout, disk: Disk, name: str, damage: list[str]) -> 
             if number <= index.deleted:
                 disk.discard(entry)
                 continue
-            index.versions[number] = _recover_version(VersionLayout(entry), disk, name, number, damage)
+            version = VersionLayout(entry)
+            record = _recover_version(version, disk, name, number, damage)
+            if record.state is State.BUILT:
+                record = _check_contents(version, record, index, damage, verify=verify)
+            index.versions[number] = record
             index.last = max(index.last, number)
         elif entry not in state_files:
             damage.append(f"{str(entry)!r} is not a version's directory: left alone")
     index.versions = dict(sorted(index.versions.items()))
     _recover_active(layout, name, index, damage)
+    _recover_labels(layout, name, index, damage)
     answered = index.unloaded if index.active is None else index.active
     for number, record in index.versions.items():
         if record.awaits_switch and answered is not None and number <= answered:
@@ -150,9 +143,33 @@ def _recover_version(version: VersionLayout, disk: Disk, name: str, number: int,
     leftovers = [] if record.state is State.BUILDING else [version.source, version.staging]
     if record.state is State.FAILED:
         leftovers.append(version.artifact)
+    if record.state is not State.BUILT:
+        leftovers.append(version.contents)
     for leftover in (*leftovers, *(entry for entry in _entries(version.path) if is_unfinished(entry))):
         if leftover.exists() or leftover.is_symlink():
             disk.discard(leftover)
+    return record
+
+
+def _check_contents(
+    version: VersionLayout, record: VersionRecord, index: ModelIndex, damage: list[str], *, verify: bool
+) -> VersionRecord:
+    """Compare an artifact with what it is said to consist of; one that a release before this one built is not."""
+    try:
+        contents = Contents.from_json(read_json(version.contents))
+    except FileNotFoundError:
+        return record
+    except (StoreDamaged, ValueError) as error:
+        # What is served is the artifact, and nothing says that there is anything wrong with it.
+        damage.append(str(error if isinstance(error, StoreDamaged) else StoreDamaged(version.contents, str(error))))
+        return record
+    faults = contents.differences(version.artifact) if verify else contents.missing(version.artifact)
+    if faults:
+        more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+        reason = str(StoreDamaged(version.artifact, f"{faults[0]}{more}; register the model again"))
+        damage.append(reason)
+        return replace(record, state=State.FAILED, reason=reason)
+    index.contents[record.version] = contents
     return record
 
 
@@ -178,6 +195,7 @@ def _recover_active(layout: Layout, name: str, index: ModelIndex, damage: list[s
         return
     if active <= index.deleted:
         return
+    index.history = [each for each in read_history(document) if each.version is None or each.version > index.deleted]
     record = index.versions.get(active)
     is_there = record is not None and record.state is State.BUILT
     if document.get("unloaded") is True:
@@ -187,6 +205,24 @@ def _recover_active(layout: Layout, name: str, index: ModelIndex, damage: list[s
     else:
         why = "is missing" if record is None else f"is {record.state}: {record.reason}"
         damage.append(f"the active version {active} of model {name!r} {why}; activate another one")
+
+
+def _recover_labels(layout: Layout, name: str, index: ModelIndex, damage: list[str]) -> None:
+    path = layout.labels(name)
+    try:
+        document = read_json(path)
+        labels = {label: _number(path, document, label) for label in document}
+    except FileNotFoundError:
+        return
+    except StoreDamaged as error:
+        damage.append(f"{error}; the labels of model {name!r} lead nowhere: set them again")
+        return
+    # What was deleted with the model, between two steps.
+    labels = {label: version for label, version in labels.items() if version > index.deleted}
+    for label, version in labels.items():
+        if version not in index.versions:
+            damage.append(f"the label {label!r} of model {name!r} leads to version {version}, which is missing")
+    index.labels = {label: version for label, version in labels.items() if version in index.versions}
 
 
 def record_to_json(record: VersionRecord) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The durable model store: which versions exist, what they are built from, which one answers.
 
-The disk is changed first, then the index in memory; readers never touch the disk (but for ``spec``) and never
-wait for a writer, so the event loop may ask at any time. Writers fsync: call them from a thread.
+The disk is changed first, then the index in memory (``index``); readers never touch the disk (but for ``spec``) and
+never wait for a writer, so the event loop may ask at any time. Writers fsync: call them from a thread.
 
 The moments at which something is true, each one rename or one write (see ``durable`` and ``recovery``):
 a version exists once its directory is renamed into place; it is built once ``staging`` is ``artifact``; it answers
@@ -11,9 +11,7 @@ once ``active.json`` is replaced; it is gone once it is in the trash; a model is
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,20 +19,18 @@ from types import TracebackType
 from typing import Any, Self
 
 from server.artifact import MANIFEST_FILE
+from server.store.blobs import Blobs
+from server.store.contents import Contents
 from server.store.durable import Disk, encode_json, read_json
-from server.store.errors import (
-    Conflict,
-    ModelNotFound,
-    StoreDamaged,
-    StoreFull,
-    StoreUnwritable,
-    VersionNotFound,
-)
+from server.store.errors import Conflict, StoreDamaged, StoreFull
 from server.store.format import check_format
+from server.store.index import ModelIndex, not_built
 from server.store.layout import STORE_FORMAT, Layout, VersionLayout, check_name
 from server.store.lock import StoreLock
+from server.store.pointing import PointedStore
+from server.store.quotas import Quotas
 from server.store.records import State, VersionRecord
-from server.store.recovery import ModelIndex, Recovered, record_to_json, recover
+from server.store.recovery import Recovered, record_to_json, recover
 
 __all__ = ["Store"]
 
@@ -45,7 +41,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class Store:
+class Store(PointedStore):
     """A directory of models and versions that survives the end of the process at any step.
 
     ``damage`` has a sentence for each thing that was found broken when the store was opened.
@@ -54,21 +50,34 @@ class Store:
     """
 
     def __init__(
-        self, layout: Layout, lock: StoreLock, recovered: Recovered, disk: Disk, now: Callable[[], datetime]
+        self,
+        layout: Layout,
+        lock: StoreLock,
+        recovered: Recovered,
+        disk: Disk,
+        now: Callable[[], datetime],
+        quotas: Quotas,
     ) -> None:
-        self._layout = layout
-        self._lock = lock
-        self._disk = disk
-        self._now = now
-        #: Models by name, also those whose versions are all deleted. Replaced or added to under ``_writing`` only.
-        self._models: dict[str, ModelIndex] = recovered.models
-        self._writing = threading.Lock()
+        super().__init__(recovered.models, layout=layout, lock=lock, disk=disk, now=now)
+        self._blobs = Blobs(layout.blobs, disk)
+        #: Replaced as a whole.
+        self.quotas = quotas
         self.damage: tuple[str, ...] = tuple(recovered.damage)
 
     @classmethod
-    def open(cls, root: Path, *, disk: Disk | None = None, now: Callable[[], datetime] = _utc_now) -> Store:
+    def open(
+        cls,
+        root: Path,
+        *,
+        disk: Disk | None = None,
+        now: Callable[[], datetime] = _utc_now,
+        quotas: Quotas | None = None,
+        verify: bool = False,
+    ) -> Store:
         """Open the store at ``root``, made if missing, and finish or undo what was under way when it was last closed.
 
+        Every file of every artifact must be there with its size; with ``verify`` it is read, and must be what was
+        written.
         Errors: StoreLocked if another process has it; NotAStore if the directory holds something else or a store of
             another format; StoreDamaged if ``format.json`` can't be read; StoreUnwritable.
         """
@@ -81,13 +90,13 @@ class Store:
         try:
             if not layout.format.exists():
                 disk.write_json(layout.format, {"format_version": STORE_FORMAT})
-            recovered = recover(layout, disk)
+            recovered = recover(layout, disk, verify=verify)
         except BaseException:
             lock.release()
             raise
         for sentence in recovered.damage:
             _log.warning("%s", sentence)
-        return cls(layout, lock, recovered, disk, now)
+        return cls(layout, lock, recovered, disk, now, quotas or Quotas())
 
     def close(self) -> None:
         """Let another process open the store. Nothing is lost without it."""
@@ -101,39 +110,7 @@ class Store:
     ) -> None:
         self.close()
 
-    # What is there.
-
-    def models(self) -> list[str]:
-        """Return the names of models that have a version, sorted."""
-        return sorted(name for name, index in list(self._models.items()) if index.versions)
-
-    def versions(self, name: str) -> list[VersionRecord]:
-        """Return a model's versions, oldest first. Errors: ModelNotFound."""
-        index = self._index(name)
-        return [_stamped(record, index) for record in list(index.versions.values())]
-
-    def record(self, name: str, version: int) -> VersionRecord:
-        """Return one version. Errors: ModelNotFound; VersionNotFound."""
-        index = self._index(name)
-        return _stamped(_version(index, name, version), index)
-
-    def active(self, name: str) -> int | None:
-        """Return the version that answers where a request names none. Errors: ModelNotFound."""
-        return self._index(name).active
-
-    def is_unloaded(self, name: str) -> bool:
-        """Return whether no version answers because the model was unloaded. Errors: ModelNotFound."""
-        return self._index(name).is_unloaded
-
-    def loadable(self, name: str) -> int | None:
-        """Return the version that loading the model means: the one that answers, or did, else the newest built one.
-
-        Errors: ModelNotFound.
-        """
-        index = self._index(name)
-        known = index.unloaded if index.active is None else index.active
-        built = [number for number, record in index.versions.items() if record.state is State.BUILT]
-        return known if known in built else max(built, default=None)
+    # What is there, besides what the index says.
 
     def spec(self, name: str, version: int) -> dict[str, Any]:
         """Read the registration's options. Errors: ModelNotFound; VersionNotFound; StoreDamaged."""
@@ -161,7 +138,7 @@ class Store:
         """Return the compiled model. Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built."""
         record = self.record(name, version)
         if record.state is not State.BUILT:
-            raise Conflict(_not_built(record))
+            raise Conflict(not_built(record))
         return self._paths(name, version).artifact
 
     # What changes.
@@ -187,6 +164,8 @@ class Store:
         with self._writing:
             self._lock.check_writable()
             index = self._models.get(name) or ModelIndex()
+            self.quotas.check_new_version(name, index)
+            self.quotas.check_bytes(name, self._models, contents=None, more=archive.stat().st_size if archive else 0)
             self._disk.make_directory(self._layout.model(name))
             number = index.last + 1
             self._disk.write_json(self._layout.numbers(name), _numbers(number, index.deleted))
@@ -196,7 +175,7 @@ class Store:
                 model=name,
                 version=number,
                 state=State.BUILDING,
-                created_at=self._now().astimezone(UTC).isoformat(timespec="seconds"),
+                created_at=self._timestamp(),
                 labels=dict(spec.get("labels") or {}),
                 attempts=1,
                 awaits_switch=bool(spec.get("activate", True)),
@@ -214,11 +193,6 @@ class Store:
             index.versions[number] = record
             return record
 
-    @property
-    def is_read_only(self) -> bool:
-        """True where the directory can't be written: what is there can be read, and nothing changed."""
-        return self._lock.is_read_only
-
     def source(self, name: str, version: int) -> dict[str, Any]:
         """Read what a version is built from. Errors: ModelNotFound; VersionNotFound; StoreDamaged."""
         path = self._paths(name, version).source_record
@@ -234,21 +208,48 @@ class Store:
     def commit(self, name: str, version: int) -> VersionRecord:
         """Turn ``staging`` into the artifact: fsynced whole, then renamed. The source is removed.
 
+        Files that another artifact has already are shared with it.
         Errors: ModelNotFound; VersionNotFound; Conflict if it isn't BUILDING; StoreDamaged if the builder left no
-            manifest, or anything but files and directories.
+            manifest, or anything but files and directories; QuotaExceeded.
         """
         paths = self._paths(name, version)
         if not (paths.staging / MANIFEST_FILE).is_file():
             self._building(name, version)
             raise StoreDamaged(paths.staging, f"the builder left no {MANIFEST_FILE}")
         # Outside of the lock: gigabytes may have to reach the disk, and nobody else writes here.
-        self._disk.sync_tree(paths.staging)
+        contents = self._take_in(paths.staging)
+        self._disk.write_json(paths.contents, contents.to_json())
         with self._writing:
             index, record = self._building(name, version)
+            self.quotas.check_bytes(name, self._models, contents=contents)
             self._disk.move(paths.staging, paths.artifact)
+            index.contents[version] = contents
             record = self._write(paths, index, replace(record, state=State.BUILT))
         self._disk.discard(paths.source)
         return record
+
+    def _take_in(self, directory: Path, *, is_ours: bool = False) -> Contents:
+        """Return what is in a directory, with its files shared, and on the disk."""
+        contents = self._blobs.take_in(directory, is_ours=is_ours)
+        self._disk.sync_tree(directory)
+        self._blobs.keep(directory, contents)
+        return contents
+
+    def record_contents(self, name: str, version: int) -> None:
+        """Take up the files of an artifact that a release before this one built, as if it were built now.
+
+        Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built; StoreDamaged; StoreUnwritable.
+        """
+        if self.contents(name, version) is not None:
+            return
+        self._lock.check_writable()
+        paths = self._paths(name, version)
+        contents = self._take_in(paths.artifact, is_ours=True)
+        with self._writing:
+            index = self._index(name)
+            self._known(index, name, version)
+            self._disk.write_json(paths.contents, contents.to_json())
+            index.contents[version] = contents
 
     def fail(self, name: str, version: int, reason: str) -> VersionRecord:
         """Say why a version was not built. What was staged and its source are removed.
@@ -278,108 +279,68 @@ class Store:
             index, record = self._building(name, version)
             self._write(paths, index, replace(record, attempts=0))
 
-    def activate(self, name: str, version: int) -> VersionRecord:
-        """Make a built version the one that answers. Errors: ModelNotFound; VersionNotFound; Conflict if not BUILT."""
-        with self._writing:
-            index = self._index(name)
-            record = _version(index, name, version)
-            if record.state is not State.BUILT:
-                raise Conflict(_not_built(record))
-            if index.active != version:
-                self._lock.check_writable()
-                self._disk.write_json(self._layout.active(name), {"version": version})
-                index.active, index.is_unloaded, index.unloaded = version, False, None
-            for number, waiting in list(index.versions.items()):
-                if waiting.awaits_switch and number <= version:
-                    # Where that fails, the next opening of the store does it.
-                    with suppress(StoreUnwritable):
-                        self._write(self._paths(name, number), index, replace(waiting, awaits_switch=False))
-            return _stamped(index.versions[version], index)
-
-    def deactivate(self, name: str) -> None:
-        """Let no version of the model answer, until one is activated; which one did is kept. Errors: ModelNotFound."""
-        with self._writing:
-            index = self._index(name)
-            if index.is_unloaded:
-                return
-            self._lock.check_writable()
-            self._disk.write_json(self._layout.active(name), {"version": index.active or 0, "unloaded": True})
-            index.active, index.is_unloaded, index.unloaded = None, True, index.active
-
     def delete(self, name: str, version: int | None = None) -> None:
         """Delete one version, or the model with all of its versions at one moment.
 
         Whoever builds or serves them must have stopped. Errors: ModelNotFound; VersionNotFound; Conflict for one
-            version that is the active one.
+            version that is the active one, or that a label leads to which was set.
         """
         with self._writing:
             index = self._index(name)
             self._lock.check_writable()
             if version is None:
                 removed = list(index.versions)
+                files = [digest for each in removed for digest in _digests(index, each)]
                 self._disk.write_json(self._layout.numbers(name), _numbers(index.last, index.last))
-                index.versions, index.active, index.deleted = {}, None, index.last
-                index.is_unloaded, index.unloaded = False, None
+                self._models[name] = ModelIndex(last=index.last, deleted=index.last)
                 self._disk.remove_file(self._layout.active(name))
+                self._disk.remove_file(self._layout.labels(name))
                 for number in removed:
                     self._disk.discard(self._layout.version(name, number).path)
+                self._blobs.sweep(files)
                 return
-            _version(index, name, version)
+            self._known(index, name, version)
             if index.active == version:
                 raise Conflict(
                     f"version {version} of model {name!r} is the active one: activate another version first, "
                     "or delete the model"
                 )
+            held = sorted(label for label, number in index.labels.items() if number == version)
+            if held:
+                raise Conflict(
+                    f"the label {held[0]!r} leads to version {version} of model {name!r}: move or remove it first"
+                )
             trash = self._layout.trash / f"{name}-{version}"
             self._disk.move(self._layout.version(name, version).path, trash)
+            files = _digests(index, version)
             index.versions = {number: record for number, record in index.versions.items() if number != version}
+            index.contents.pop(version, None)
             if index.unloaded == version:
                 index.unloaded = None
         self._disk.discard(trash)
+        self._blobs.sweep(files)
 
-    def _index(self, name: str) -> ModelIndex:
-        index = self._models.get(check_name(name))
-        if index is None or not index.versions:
-            raise ModelNotFound(name)
-        return index
-
-    def _paths(self, name: str, version: int) -> VersionLayout:
-        _version(self._index(name), name, version)
-        return self._layout.version(name, version)
+    def sweep(self) -> int:
+        """Delete files that no version has, and return the bytes that were given back. Errors: StoreUnwritable."""
+        self._lock.check_writable()
+        return self._blobs.sweep()
 
     def _building(self, name: str, version: int) -> tuple[ModelIndex, VersionRecord]:
         index = self._index(name)
-        record = _version(index, name, version)
+        record = self._known(index, name, version)
         if record.state is not State.BUILDING:
             raise Conflict(f"version {version} of model {name!r} is {record.state}, not {State.BUILDING}")
         return index, record
 
     def _discard_all(self, paths: VersionLayout) -> None:
-        for leftover in (paths.source, paths.staging, paths.artifact):
+        for leftover in (paths.source, paths.staging, paths.artifact, paths.contents):
             if leftover.exists():
                 self._disk.discard(leftover)
 
-    def _write(self, paths: VersionLayout, index: ModelIndex, record: VersionRecord) -> VersionRecord:
-        self._lock.check_writable()
-        self._disk.write_json(paths.record, record_to_json(record))
-        index.versions[record.version] = record
-        return _stamped(record, index)
 
-
-def _stamped(record: VersionRecord, index: ModelIndex) -> VersionRecord:
-    return replace(record, active=index.active == record.version)
-
-
-def _version(index: ModelIndex, name: str, version: int) -> VersionRecord:
-    try:
-        return index.versions[version]
-    except KeyError:
-        raise VersionNotFound(name, version) from None
-
-
-def _not_built(record: VersionRecord) -> str:
-    sentence = f"version {record.version} of model {record.model!r} is {record.state}, not {State.BUILT}"
-    return f"{sentence}: {record.reason}" if record.reason else sentence
+def _digests(index: ModelIndex, version: int) -> list[str]:
+    contents = index.contents.get(version)
+    return [] if contents is None else [file.sha256 for file in contents.files.values()]
 
 
 def _numbers(last: int, deleted: int) -> dict[str, int]:

@@ -63,10 +63,12 @@ STATUS: dict[type[RowwiseError], int] = {
     # Models and versions.
     store.StoreError: 500,
     store.Conflict: 409,
+    store.InvalidLabel: 400,
     store.InvalidName: 400,
     store.ModelNotFound: 404,
     store.ModelNotReady: 503,
     store.NotAStore: 500,
+    store.QuotaExceeded: 507,
     store.StoreDamaged: 500,
     store.StoreLocked: 503,
     store.StoreFull: 503,

@@ -19,6 +19,8 @@ from pathlib import Path
 from server.store import Disk, Store
 
 SPEC = {"max_batch": 8, "labels": {"team": "vision"}}
+#: What every artifact has a file of.
+SHARED = "the same in all of them"
 STOPPED = "op Foo has no converter"
 
 
@@ -32,6 +34,7 @@ def fill(directory: Path, text: str) -> None:
     (directory / "model.json").write_text(text)
     (directory / "saved_model" / "saved_model.pb").write_text(f"graph of {text}")
     (directory / "saved_model" / "variables" / "variables.data").write_text(f"weights of {text}" * 100)
+    (directory / "saved_model" / "tokens.txt").write_text(SHARED * 100)
 
 
 def reopened(store: Store, root: Path) -> Store:
@@ -53,7 +56,8 @@ def prepare(root: Path, disk: Disk) -> Store:
     store = Store.open(root, disk=disk, now=noon)
     build(store, "a", "a1")
     build(store, "a", "a2")
-    store.activate("a", 1)
+    store.activate("a", 1, by="ann")
+    store.set_label("a", "stable", 1)
     store.fail("a", store.create_version("a", SPEC).version, "no")
     build(store, "b", "b1")
     return store
@@ -74,11 +78,14 @@ def leave_a_mess(store: Store) -> None:
     start_version(store)
     store.create_version("b", SPEC)
     fill(store.staging_dir("b", 2), "b2")
+    contents = store._take_in(store.staging_dir("b", 2))
+    store._disk.write_json(store.staging_dir("b", 2).with_name("contents.json"), contents.to_json())
     store.staging_dir("b", 2).rename(store.staging_dir("b", 2).with_name("artifact"))
     (store.upload_dir() / "upload").write_text("half an archive")
     (store.upload_dir().parent / "trash" / "c-1").mkdir()
     (store.upload_dir().parent / "trash" / "c-1" / "record.json").write_text("{}")
     (store.upload_dir().parent / "models" / "a" / ".new-9").mkdir()
+    (store._layout.blobs / ("0" * 64)).write_text("nobody's")
 
 
 SOURCE = {"kind": "archive", "filename": "model.tar.gz"}
@@ -103,6 +110,13 @@ def start_building(store: Store) -> None:
     fill(store.staging_dir("a", 4), "a4")
 
 
+def forget_contents(store: Store) -> None:
+    """The store as a release before this one left it, as far as version 1 of b goes."""
+    store._models["b"].contents.clear()
+    for path in (*store._layout.blobs.iterdir(), store.artifact_dir("b", 1).with_name("contents.json")):
+        store._disk.remove_file(path)
+
+
 Act = Callable[[Store], object]
 
 #: By name: what comes before, and the act. ``None`` as the act: the store is opened again.
@@ -116,6 +130,11 @@ OPERATIONS: dict[str, tuple[Act, Act | None]] = {
     "fail": (start_version, lambda store: store.fail("a", 4, STOPPED)),
     "activate": (open_as_left, lambda store: store.activate("a", 2)),
     "activate the first": (open_as_left, lambda store: store.activate("b", 1)),
+    "move a label": (open_as_left, lambda store: store.set_label("a", "stable", 2)),
+    "set another label": (open_as_left, lambda store: store.set_label("a", "canary", 2)),
+    "set the first label": (open_as_left, lambda store: store.set_label("b", "stable", 1)),
+    "remove a label": (open_as_left, lambda store: store.remove_label("a", "stable")),
+    "take up what an earlier release built": (forget_contents, lambda store: store.record_contents("b", 1)),
     "deactivate": (open_as_left, lambda store: store.deactivate("a")),
     "delete a version": (open_as_left, lambda store: store.delete("a", 2)),
     "delete a model": (open_as_left, lambda store: store.delete("a")),

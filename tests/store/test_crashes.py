@@ -49,7 +49,11 @@ def snapshot(root: Path) -> Snapshot:
                 paths = {path.name for path in (root / "models" / name / str(record.version)).iterdir()}
                 if record.state is State.BUILT:
                     entry["artifact"] = files(store.artifact_dir(name, record.version))
-                    assert paths == {"record.json", "spec.json", "artifact"}
+                    assert paths - {"contents.json"} == {"record.json", "spec.json", "artifact"}
+                    contents = store.contents(name, record.version)
+                    entry["contents"] = None if contents is None else contents.to_json()
+                    if contents is not None:
+                        assert contents.differences(store.artifact_dir(name, record.version)) == []
                 elif record.state is State.BUILDING:
                     entry["source"] = files(store.source_dir(name, record.version))
                     assert set(entry["source"]) == {"source.json", "archive"}
@@ -64,6 +68,10 @@ def snapshot(root: Path) -> Snapshot:
         assert not leftovers
         assert not list((root / "trash").iterdir())
         assert not list((root / "uploads").iterdir())
+        assert all(path.stat().st_nlink > 1 for path in (root / "blobs").iterdir()), "a file that nobody has is kept"
+        for name in store.models():
+            seen[f"{name}: labels"] = store.labels(name)
+            seen[f"{name}: history"] = [each.to_json() for each in store.history(name)]
     return seen
 
 

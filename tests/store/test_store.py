@@ -301,7 +301,10 @@ def test_a_lock_file_that_a_dead_process_left_locks_nobody_out(store: Store, roo
 
 def test_state_files_are_readable_by_people(store: Store, root: Path) -> None:
     store.activate("digits", build(store, "digits", "one"))
-    assert json.loads((root / "models" / "digits" / "active.json").read_text()) == {"version": 1}
+    assert json.loads((root / "models" / "digits" / "active.json").read_text()) == {
+        "version": 1,
+        "history": [{"version": 1, "at": "2025-01-02T12:00:00+00:00", "by": ""}],
+    }
     assert json.loads((root / "models" / "digits" / "1" / "record.json").read_text())["state"] == "BUILT"
 
 

@@ -35,7 +35,7 @@ def test_every_error_class_has_a_status_code() -> None:
 
 
 def test_codes_are_those_that_the_protocol_names() -> None:
-    known = {400, 401, 403, 404, 405, 408, 409, 413, 414, 415, 429, 431, 499, 500, 501, 503, 504, 505}
+    known = {400, 401, 403, 404, 405, 408, 409, 413, 414, 415, 429, 431, 499, 500, 501, 503, 504, 505, 507}
     assert set(STATUS.values()) <= known
 
 
