@@ -17,6 +17,7 @@ import httpx
 from rowwise._derivatives import derivative_signature, query
 from rowwise._http import Connection, model_path
 from rowwise._metadata import RemoteSignature
+from rowwise._pointing import Pointing
 from rowwise._predictions import Prediction, decode_predictions, encode_instances
 from rowwise._registration import UploadReader, prepare, spec_as_json
 from rowwise._watch import wait_until_available
@@ -38,7 +39,7 @@ _UPLOAD_TIMEOUT_S = 120.0
 _JSON = {"Content-Type": "application/json"}
 
 
-class Client:
+class Client(Pointing):
     """Registers and calls the models of the server at ``url``.
 
         with Client("http://127.0.0.1:8000") as client:
@@ -207,11 +208,6 @@ class Client:
     def costs(self, name: str, version: int | None = None) -> dict[str, Any]:
         """Return the measured cost of every bucket in every execution mode. None: the active version."""
         return self._document(name, version, "/costs")
-
-    def activate(self, name: str, version: int) -> None:
-        """Make ``version`` the one that unversioned requests get: switch, or roll back."""
-        self._connection.send("POST", model_path(name, version, ":activate"))
-        self._signatures.pop((name, None), None)
 
     def set_shadow(self, name: str, version: int, share: float) -> dict[str, Any]:
         """Let ``version`` run on a share of the live batches (0 ends it), answering nobody; return the comparison."""

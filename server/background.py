@@ -7,9 +7,20 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-__all__ = ["Background"]
+__all__ = ["Background", "until_done"]
 
 _log = logging.getLogger(__name__)
+
+
+async def until_done(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait for what can't be taken back, cancelled or not; return the cancellation that came meanwhile."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait({future})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled
 
 
 class Background:

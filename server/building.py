@@ -64,7 +64,7 @@ class Building:
                 active = self._store.active(name)
                 is_to_serve = self._store.record(name, version).awaits_switch
                 if is_to_serve and (active is None or active < version):
-                    await self._switching.switch(name, version)
+                    await self._switching.switch(name, version, by="registration")
         except RowwiseError as error:
             result = type(error).__name__
             await self._fail(name, version, life, str(error))

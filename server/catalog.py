@@ -11,33 +11,32 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from server.artifact import CERTIFICATE_FILE, COSTS_FILE
 from server.background import Background
 from server.batching import Draining
 from server.build import ArchiveSource, Builder, ImportSource
 from server.building import Building
 from server.catalog_options import BuildObserver, CatalogOptions
+from server.catalog_view import CatalogView
 from server.errors import RowwiseError
 from server.hosting import Host
-from server.serving import ServedModel
-from server.serving_versions import Announce, ServingVersion, labels_leading_to, nobody_to_tell
+from server.labelling import Labelling
+from server.serving_versions import Announce, nobody_to_tell
 from server.shadows import Shadows
 from server.spec import ModelSpec
-from server.store import Conflict, ModelNotReady, Quotas, State, Store, VersionNotLoaded, VersionRecord
+from server.store import Conflict, Quotas, State, Store, VersionRecord
 from server.switching import Switching
-from server.version_life import Life, as_lived, is_unloaded, why_not
+from server.version_life import Life
 
 __all__ = ["Catalog"]
 
 _log = logging.getLogger(__name__)
 
 
-class Catalog:
+class Catalog(CatalogView):
     """Models by name, and the one version of each that serves.
 
     ``on_build`` is told how each build ended; ``announce`` is awaited after what serves has changed, and before what
@@ -54,17 +53,15 @@ class Catalog:
         on_build: BuildObserver = lambda model, result: None,
         announce: Announce = nobody_to_tell,
     ) -> None:
-        self._store = store
         self._host = host
         self._expected = options.expected
         self._announce = announce
-        #: Each version that something has become of since the server was started.
-        self._lives: dict[tuple[str, int], Life] = {}
+        lives: dict[tuple[str, int], Life] = {}
         self._background = Background()
-        self._switching = Switching(
+        switching = Switching(
             store=store,
             host=host,
-            lives=self._lives,
+            lives=lives,
             background=self._background,
             announce=announce,
             queue_rows=options.queue_rows,
@@ -74,81 +71,22 @@ class Catalog:
         self._building = Building(
             store=store,
             builder=builder,
-            switching=self._switching,
-            lives=self._lives,
+            switching=switching,
+            lives=lives,
             import_packages=options.import_packages,
             invariant=options.invariant,
             on_build=on_build,
         )
-        self._shadows = Shadows(store=store, host=host, switching=self._switching)
-        #: Why a model that should serve does not, by name.
-        self._missing = self._switching.missing
-        self._has_started = False
-        self._is_draining = False
+        super().__init__(
+            store=store,
+            lives=lives,
+            switching=switching,
+            shadows=Shadows(store=store, host=host, switching=switching),
+            labelling=Labelling(store=store, switching=switching, background=self._background, announce=announce),
+        )
         self._upload_numbers = itertools.count(1)
 
-    # What is asked.
-
-    def resolve(self, name: str, version: int | None = None) -> ServedModel:
-        """Return the handle for predictions.
-
-        Errors: ModelNotFound; VersionNotFound; ModelNotReady if it exists and does not serve, VersionNotLoaded if
-            that stays so; Draining.
-        """
-        hosted = self._switching.serving(name)
-        if hosted is not None and (version is None or version == hosted.model.version):
-            if self._is_draining:
-                raise Draining
-            return hosted.model
-        record = self.version(name, version) if version is not None else self._representative(name)
-        # Until it is known what is to be loaded, everything may be.
-        is_at_rest = self._has_started and is_unloaded(record) and name not in self._missing
-        raise (VersionNotLoaded if is_at_rest else ModelNotReady)(name, version, why_not(record))
-
-    def serving(self) -> list[ServingVersion]:
-        """Return every version that serves."""
-        return [
-            ServingVersion(hosted.model, labels_leading_to(hosted.model.version, self.versions(name)))
-            for name, hosted in self._switching.all_serving()
-        ]
-
-    def models(self) -> list[VersionRecord]:
-        """Return every version of every model, by name, oldest first."""
-        return [record for name in self._store.models() for record in self.versions(name)]
-
-    def versions(self, name: str) -> list[VersionRecord]:
-        """Return every version, oldest first. Errors: ModelNotFound."""
-        return [self._overlaid(record) for record in self._store.versions(name)]
-
-    def version(self, name: str, version: int) -> VersionRecord:
-        """Return one version. Errors: ModelNotFound; VersionNotFound."""
-        return self._overlaid(self._store.record(name, version))
-
-    def certificate(self, name: str, version: int | None = None) -> bytes:
-        """Return the certificate as JSON. Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built."""
-        return self._artifact_file(name, version, CERTIFICATE_FILE)
-
-    def costs(self, name: str, version: int | None = None) -> bytes:
-        """Return the measured costs as JSON. Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built."""
-        return self._artifact_file(name, version, COSTS_FILE)
-
-    def shadow(self, name: str, version: int) -> dict[str, Any]:
-        """Return how a shadow's answers compare. Errors: ModelNotFound; VersionNotFound; Conflict if it is none."""
-        self._store.record(name, version)
-        report = self._shadows.report(name, version)
-        if report is None:
-            raise Conflict(
-                f"version {version} of model {name!r} is no shadow; POST a share to ...:shadow to make it one"
-            )
-        return report
-
-    def readiness(self) -> list[str]:
-        """Return why the server is not ready, a sentence each; empty when it is."""
-        if self._is_draining:
-            return ["the server is stopping"]
-        if not self._has_started:
-            return ["the server is starting"]
-        return [f"model {name!r}: {reason}" for name, reason in sorted(self._missing.items())]
+    # What is asked, besides what ``CatalogView`` says.
 
     def new_upload_path(self) -> Path:
         """Return a file name for an archive on its way in, on the store's file system."""
@@ -174,9 +112,12 @@ class Catalog:
             return
         for name in self._store.models():
             active = self._store.active(name)
+            self._labelling.expect(name)
             if active is not None:
                 self._missing[name] = f"version {active} is being loaded"
                 self._background.start(self._resume(name, active))
+            elif self._labelling.wanted(name):
+                self._background.start(self._resume(name, None))
             for record in self._store.versions(name):
                 if record.state is State.BUILDING:
                     _log.info("model %r: version %d is built again", name, record.version)
@@ -210,18 +151,47 @@ class Catalog:
         await self._announce()  # a label may lead to it from now on
         return self._overlaid(record)
 
-    async def activate(self, name: str, version: int) -> VersionRecord:
-        """Load and warm a built version, then let it answer in place of the one that did.
+    async def activate(self, name: str, version: int, *, by: str = "") -> VersionRecord:
+        """Load and warm a built version, then let it answer in place of the one that did; ``by`` is who asked for it.
 
         Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built; ArtifactRefused or LoadFailed, in which
             case nothing has changed.
         """
         self._refuse_if_draining()
         async with self._switching.change(name):
-            await self._switching.switch(name, version)
+            await self._switching.switch(name, version, by=by)
+            await self._labelling.settle(name)
         return self.version(name, version)
 
-    async def load(self, name: str) -> VersionRecord:
+    async def rollback(self, name: str, *, by: str = "") -> VersionRecord:
+        """Activate the version that answered before the one that does.
+
+        Errors: ModelNotFound; Conflict where there is none; ArtifactRefused or LoadFailed, in which case nothing has
+            changed.
+        """
+        self._refuse_if_draining()
+        async with self._switching.change(name):
+            version = self._store.previous(name)
+            await self._switching.switch(name, version, by=by)
+            await self._labelling.settle(name)
+        return self.version(name, version)
+
+    async def set_label(self, name: str, label: str, version: int) -> VersionRecord:
+        """Load a version, and let a label lead to it; return it.
+
+        Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built; InvalidLabel; ArtifactRefused or
+            LoadFailed, in which case the label leads where it led.
+        """
+        self._refuse_if_draining()
+        await self._labelling.set(name, label, version)
+        return self.version(name, version)
+
+    async def remove_label(self, name: str, label: str) -> None:
+        """Remove a label that was set; nothing happens where it was not. Errors: ModelNotFound."""
+        self._refuse_if_draining()
+        await self._labelling.remove(name, label)
+
+    async def load(self, name: str, *, by: str = "") -> VersionRecord:
         """Let the version answer that did when the model was unloaded, or the newest built one if none did.
 
         Errors: ModelNotFound; Conflict if none is built; ArtifactRefused or LoadFailed.
@@ -232,10 +202,11 @@ class Catalog:
             if version is None:
                 newest = self.versions(name)[-1]
                 raise Conflict(f"no version of model {name!r} is built: version {newest.version} is {newest.state}")
-            await self._switching.switch(name, version)
+            await self._switching.switch(name, version, by=by)
+            await self._labelling.settle(name)
         return self.version(name, version)
 
-    async def unload(self, name: str) -> VersionRecord:
+    async def unload(self, name: str, *, by: str = "") -> VersionRecord:
         """Let no version answer, also after a restart; return when what was admitted is answered.
 
         A version that is built from now on answers all the same: that is what it is registered for.
@@ -244,8 +215,9 @@ class Catalog:
         self._refuse_if_draining()
         async with self._switching.change(name):
             version = self._store.loadable(name)
-            await asyncio.get_running_loop().run_in_executor(None, self._store.deactivate, name)
+            await asyncio.get_running_loop().run_in_executor(None, partial(self._store.deactivate, name, by=by))
             self._missing.pop(name, None)
+            self._labelling.missing.pop(name, None)
             await self._shadows.stop(name)
             await self._switching.withdraw(name)
         return self.versions(name)[-1] if version is None else self.version(name, version)
@@ -281,6 +253,7 @@ class Catalog:
                 await loop.run_in_executor(None, self._store.delete, name, version)
                 if version is None:
                     self._missing.pop(name, None)
+                    self._labelling.missing.pop(name, None)
                 for number in lives:
                     self._lives.pop((name, number), None)
         finally:
@@ -336,14 +309,23 @@ class Catalog:
                     if record.state is State.BUILT and self._store.contents(name, record.version) is None:
                         await loop.run_in_executor(None, self._store.record_contents, name, record.version)
 
-    async def _resume(self, name: str, version: int) -> None:
-        """Load what was active when the server stopped."""
-        try:
-            async with self._switching.change(name):
-                await self._switching.switch(name, version)
-        except RowwiseError as error:
-            self._missing[name] = f"version {version} could not be loaded: {error}"
-            _log.error("model %r: %s", name, self._missing[name])
+    async def _resume(self, name: str, version: int | None) -> None:
+        """Load what was active when the server stopped, and what labels lead to."""
+        async with self._switching.change(name):
+            try:
+                if version is not None and self._is_still_to_serve(name, version):
+                    await self._switching.switch(name, version, by="start")
+            except RowwiseError as error:
+                self._missing[name] = f"version {version} could not be loaded: {error}"
+                _log.error("model %r: %s", name, self._missing[name])
+            await self._labelling.settle(name)
+
+    def _is_still_to_serve(self, name: str, version: int) -> bool:
+        """Return whether nobody has activated another version, or deleted this one, since the server was started."""
+        if name not in self._store.models():
+            return False
+        waits = any(each.version == version and each.awaits_switch for each in self._store.versions(name))
+        return waits or self._store.active(name) == version
 
     async def _register_expected(self, name: str, target: str) -> None:
         try:
@@ -368,21 +350,6 @@ class Catalog:
             if record.state is State.BUILT and record.awaits_switch:
                 return record.version
         return None
-
-    def _representative(self, name: str) -> VersionRecord:
-        """Return the record that stands for a model: its active version, else its newest. Errors: ModelNotFound."""
-        versions = self.versions(name)
-        return next((record for record in versions if record.active), versions[-1])
-
-    def _overlaid(self, record: VersionRecord) -> VersionRecord:
-        lived = as_lived(record, self._lives.get((record.model, record.version)))
-        report = self._shadows.report(record.model, record.version)
-        return lived if report is None else replace(lived, shadow=report)
-
-    def _artifact_file(self, name: str, version: int | None, file: str) -> bytes:
-        if version is None:
-            version = self._representative(name).version
-        return (self._store.artifact_dir(name, version) / file).read_bytes()
 
 
 def _without_path(source: dict[str, Any]) -> dict[str, Any]:

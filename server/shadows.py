@@ -56,6 +56,8 @@ class Shadows:
             raise Conflict(f"no version of model {name!r} serves: there is nothing that version {version} could shadow")
         if serving.model.version == version:
             raise Conflict(f"version {version} of model {name!r} serves: it can't be its own shadow")
+        if self._switching.answering(name, version) is not None:
+            raise Conflict(f"version {version} of model {name!r} answers by a label: it can't be a shadow")
         candidate = await self._switching.load(name, version)
         difference = _difference(serving, candidate)
         if difference:

@@ -12,8 +12,9 @@ import gc
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from functools import partial
 
-from server.background import Background
+from server.background import Background, until_done
 from server.errors import RowwiseError
 from server.hosting import Host, Hosted
 from server.serving import ServedModel
@@ -57,6 +58,10 @@ class Switching:
         self._batch_limit = batch_limit
         #: The serving version of each model. Replaced as a whole entry, read by every request.
         self._serving: dict[str, Hosted] = {}
+        #: Versions that answer where they are asked for by number or label, beside the serving one, by model.
+        self._held: defaultdict[str, dict[int, Hosted]] = defaultdict(dict)
+        #: Whether a version that is switched out goes on answering, because a label leads to it.
+        self.is_held: Callable[[str, int], bool] = lambda _name, _version: False
         #: One change of what serves at a time, for each model.
         self._changes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         #: Why a model that should serve does not, by name. Written by whoever tried; a switch clears it.
@@ -69,6 +74,18 @@ class Switching:
         """Return the version that serves, None where none does."""
         return self._serving.get(name)
 
+    def answering(self, name: str, version: int | None) -> Hosted | None:
+        """Return the loaded version that is asked for, None where it does not answer."""
+        serving = self._serving.get(name)
+        if version is None or (serving is not None and serving.model.version == version):
+            return serving
+        held = self._held.get(name)
+        return None if held is None else held.get(version)
+
+    def held(self, name: str) -> list[int]:
+        """Return the versions that answer beside the serving one."""
+        return list(self._held.get(name, ()))
+
     def all_serving(self) -> list[tuple[str, Hosted]]:
         """Return every model's name with the version that serves."""
         return list(self._serving.items())
@@ -77,8 +94,8 @@ class Switching:
         """Return what must be held by whoever changes what serves under that name."""
         return self._changes[name]
 
-    async def switch(self, name: str, version: int) -> None:
-        """Load a built version and let it serve. Called under the model's lock.
+    async def switch(self, name: str, version: int, *, by: str = "") -> None:
+        """Load a built version and let it serve; ``by`` is who asked for it. Called under the model's lock.
 
         Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built; ArtifactRefused or LoadFailed;
             StoreUnwritable. Then nothing has changed.
@@ -88,16 +105,12 @@ class Switching:
             return
         self._store.artifact_dir(name, version)  # it is built, or this says so
         await self.before(name, version)
-        life = self._lives.setdefault((name, version), Life(State.BUILT))
-        life.state, life.reason = State.LOADING, ""
-        life.settled.clear()
+        life = self._begin_loading(name, version)
         try:
-            await self._load(name, version, life)
+            await self._load(name, version, life, by)
             await self.after(name, version)
         finally:
-            # A build that has got here says itself when it is over.
-            if life.task is None or life.task.done():
-                life.settled.set()
+            self._settle(life)
 
     async def load(self, name: str, version: int) -> Hosted:
         """Load and warm a built version, which does not serve by that.
@@ -120,7 +133,8 @@ class Switching:
         """Go by other bounds for versions whose specification has none of its own, those that serve too."""
         self._queue_rows = queue_rows
         self._default_timeout_s = default_timeout_s
-        for name, hosted in self._serving.items():
+        beside = [(name, hosted) for name, held in self._held.items() for hosted in held.values()]
+        for name, hosted in (*self._serving.items(), *beside):
             spec = self._spec(name, hosted.model.version)
             if not spec.queue:
                 for group in hosted.groups:
@@ -132,42 +146,83 @@ class Switching:
                         entry.default_timeout_s = default_timeout_s
 
     async def withdraw(self, name: str) -> None:
-        """Let no version serve; return when what was admitted is answered. Called under the model's lock."""
+        """Let no version answer; return when what was admitted is answered. Called under the model's lock."""
         serving = self._serving.pop(name, None)
-        if serving is not None:
-            await self._retire(serving, self._mark_unloading(serving))
+        leaving = [*self._held.pop(name, {}).values(), *([] if serving is None else [serving])]
+        lives = [self._mark_unloading(hosted) for hosted in leaving]
+        await asyncio.gather(*map(self._retire, leaving, lives))
 
-    async def _load(self, name: str, version: int, life: Life) -> None:
-        serving = self._serving.get(name)
-        loop = asyncio.get_running_loop()
+    async def hold(self, name: str, version: int) -> None:
+        """Load a built version that is to answer beside the serving one. Called under the model's lock.
+
+        Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built; ArtifactRefused or LoadFailed.
+        """
+        if self.answering(name, version) is not None:
+            return
+        await self.before(name, version)
+        life = self._begin_loading(name, version)
         try:
-            hosted = await self.load(name, version)
+            hosted = await self._loaded(name, version, life)
+            self._held[name][version] = hosted
+            life.state, life.invariant = State.AVAILABLE, hosted.loaded[0].invariant_buckets
+            _log.info("model %r: version %d answers by label", name, version)
+        finally:
+            self._settle(life)
+
+    async def release(self, name: str, version: int) -> None:
+        """Let a version answer no more that is not the serving one; return when what was admitted is answered."""
+        hosted = self._held[name].pop(version, None)
+        if hosted is not None:
+            await self._retire(hosted, self._mark_unloading(hosted))
+
+    def _begin_loading(self, name: str, version: int) -> Life:
+        life = self._lives.setdefault((name, version), Life(State.BUILT))
+        if self.answering(name, version) is None:
+            life.state, life.reason = State.LOADING, ""
+            life.settled.clear()
+        return life
+
+    @staticmethod
+    def _settle(life: Life) -> None:
+        # A build that has got here says itself when it is over.
+        if life.task is None or life.task.done():
+            life.settled.set()
+
+    async def _loaded(self, name: str, version: int, life: Life) -> Hosted:
+        try:
+            return await self.load(name, version)
         except RowwiseError as error:
             life.state, life.reason = State.UNLOADED, str(error)
             raise
         except asyncio.CancelledError:
             life.state = State.UNLOADED
             raise
+
+    async def _load(self, name: str, version: int, life: Life, by: str) -> None:
+        serving = self._serving.get(name)
+        loop = asyncio.get_running_loop()
+        held = self.answering(name, version)
+        hosted = await self._loaded(name, version, life) if held is None else held
         # Once the disk may say that this version is the active one, it becomes that here too, cancelled or not.
-        writing = loop.run_in_executor(None, self._store.activate, name, version)
-        cancelled: asyncio.CancelledError | None = None
-        while not writing.done():
-            try:
-                await asyncio.wait({writing})
-            except asyncio.CancelledError as error:
-                cancelled = error
+        writing = loop.run_in_executor(None, partial(self._store.activate, name, version, by=by))
+        cancelled = await until_done(writing)
         try:
             writing.result()
         except RowwiseError:
-            life.state = State.UNLOADED
-            await self._host.unload(hosted)
+            if held is None:
+                life.state = State.UNLOADED
+                await self._host.unload(hosted)
             raise
         self._serving[name] = hosted
+        self._held[name].pop(version, None)
         life.state, life.invariant = State.AVAILABLE, hosted.loaded[0].invariant_buckets
         self.missing.pop(name, None)
         _log.info("model %r: version %d serves", name, version)
         if serving is not None:
-            self._background.start(self._retire(serving, self._mark_unloading(serving)))
+            if self.is_held(name, serving.model.version):
+                self._held[name][serving.model.version] = serving
+            else:
+                self._background.start(self._retire(serving, self._mark_unloading(serving)))
         # What has just been loaded lives until it is unloaded: full collections need not look at it again.
         gc.collect()
         gc.freeze()

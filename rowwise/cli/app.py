@@ -8,6 +8,7 @@ from rowwise import __version__
 from rowwise.cli.certificate import certificate
 from rowwise.cli.export import export
 from rowwise.cli.models import models
+from rowwise.cli.pointing import activate, history, label, rollback
 from rowwise.cli.predict import predict
 from rowwise.cli.register import register
 from rowwise.cli.serve import serve
@@ -56,6 +57,10 @@ app.command()(predict)
 app.command()(certificate)
 app.command()(vectorize)
 app.command()(shadow)
+app.command()(activate)
+app.command()(rollback)
+app.command()(label)
+app.command()(history)
 app.command()(export)
 
 

@@ -39,6 +39,7 @@ _REFUSALS = {
     503: "Not ready, overloaded or shutting down",
     504: "The deadline passed",
     505: "A version of HTTP other than 1.0 and 1.1",
+    507: "The store would hold more than it may; the setting is named",
 }
 _READING = (400, 401, 403, 404, 405, 414, 431, 505)
 #: What sending a body can come to.
@@ -49,7 +50,7 @@ _BY_TAG = {
     "health": (),
     "models": (*_READING, 503),
     "open inference protocol": (*_READING, 503),
-    "management": (*_READING, *_BODY, 409, 500, 501, 503),
+    "management": (*_READING, *_BODY, 409, 500, 501, 503, 507),
     "observation": _READING,
     "predictions": (*_READING, *_BODY, 429, 500, 501, 503),
 }

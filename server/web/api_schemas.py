@@ -105,6 +105,9 @@ BODIES: dict[tuple[str, str], Json] = {
     ("post", "/v1/models/{model}/versions/{version}:shadow"): _json_body(
         _object("share", share={"type": "number", "minimum": 0, "maximum": 1})
     ),
+    ("put", "/v1/models/{model}/labels/{label}"): _json_body(
+        _object("version", version={"type": "integer", "minimum": 1})
+    ),
     ("post", "/v2/repository/index"): _json_body(_object(ready={"type": "boolean"}), required=False),
     ("post", "/v2/repository/models/{model}/load"): _json_body(_object(parameters=_PARAMETERS), required=False),
     ("post", "/v2/repository/models/{model}/unload"): _json_body(_object(parameters=_PARAMETERS), required=False),

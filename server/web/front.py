@@ -73,7 +73,7 @@ _MAX_PATHS = 4_096
 _METHODS = ("DELETE", "GET", "POST", "PUT")
 
 #: Verbs of a path that the application behind answers.
-_MANAGEMENT_VERBS = frozenset({"activate", "shadow"})
+_MANAGEMENT_VERBS = frozenset({"activate", "rollback", "shadow"})
 
 
 class Front:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -257,13 +257,28 @@ class Catalog(ServingCatalog, Protocol):
     def version(self, name: str, version: int) -> VersionRecord:
         """Return one version. Errors: ModelNotFound, VersionNotFound."""
 
-    async def activate(self, name: str, version: int) -> VersionRecord:
-        """Switch to a version. Errors: not found, Conflict."""
+    async def activate(self, name: str, version: int, *, by: str = "") -> VersionRecord:
+        """Switch to a version; ``by`` is who asked for it. Errors: not found, Conflict."""
 
-    async def load(self, name: str) -> VersionRecord:
+    async def rollback(self, name: str, *, by: str = "") -> VersionRecord:
+        """Switch to the version that answered before. Errors: not found, Conflict."""
+
+    def labels(self, name: str) -> Mapping[str, int]:
+        """Return the labels that were set, with the version that each leads to. Errors: not found."""
+
+    async def set_label(self, name: str, label: str, version: int) -> VersionRecord:
+        """Let a label lead to a version. Errors: not found, Conflict, InvalidLabel."""
+
+    async def remove_label(self, name: str, label: str) -> None:
+        """Remove a label that was set. Errors: not found."""
+
+    def history(self, name: str) -> list[dict[str, Any]]:
+        """Return what was activated, oldest first. Errors: not found."""
+
+    async def load(self, name: str, *, by: str = "") -> VersionRecord:
         """Let the version answer that did before an unload, else the newest built one. Errors: not found, Conflict."""
 
-    async def unload(self, name: str) -> VersionRecord:
+    async def unload(self, name: str, *, by: str = "") -> VersionRecord:
         """Let no version answer, also after a restart. Errors: not found."""
 
     async def set_shadow(self, name: str, version: int, share: float) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from server.web.bodies import body_chunks, read_body
 from server.web.errors import BodyTooLarge, RegistrationFailed, RegistrationRefused
 from server.web.interfaces import Catalog
 from server.web.paths import version_number
+from server.web.pointing_routes import add_pointing_routes, asked_by
 from server.web.registration import read_registration, read_spec
 from server.web.request_headers import content_length
 from server.web.shadow_routes import add_shadow_routes
@@ -64,7 +65,7 @@ def management_router(catalog: Catalog, settings: Callable[[], Settings], metric
 
     @router.post("/{model}/versions/{version}:activate", summary="Switch to a version, or roll back")
     async def activate(model: str, version: str) -> dict[str, Any]:
-        return (await catalog.activate(model, version_number(version))).to_json()
+        return (await catalog.activate(model, version_number(version), by=asked_by())).to_json()
 
     @router.delete("/{model}", status_code=204, summary="Delete a model")
     async def delete_model(model: str) -> Response:
@@ -82,6 +83,7 @@ def management_router(catalog: Catalog, settings: Callable[[], Settings], metric
         return Response(status_code=204)
 
     add_shadow_routes(router, catalog, settings)
+    add_pointing_routes(router, catalog, settings)
     _add_documents(router, catalog)
     return router
 

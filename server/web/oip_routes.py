@@ -96,12 +96,12 @@ def oip_repository_router(catalog: Catalog, settings: Callable[[], Settings], ga
             raise NotOffered(
                 "a model is loaded as it was built: send no 'parameters'; register another version with other options"
             )
-        return oip_facts.index_entry(await catalog.load(model))
+        return oip_facts.index_entry(await catalog.load(model, by="api"))
 
     @router.post("/models/{model}/unload", summary="Let a model answer no more")
     async def unload(model: str, request: Request) -> dict[str, str]:
         await body_of(request)  # a model has no dependents: there is nothing that parameters could change
-        return oip_facts.index_entry(await catalog.unload(model))
+        return oip_facts.index_entry(await catalog.unload(model, by="api"))
 
     return router
 

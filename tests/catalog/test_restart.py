@@ -225,3 +225,19 @@ def test_stopping_server_is_not_ready_and_admits_nothing(server: Server) -> None
             await world.predict(1.0)
 
     server.run(scenario)
+
+
+def test_what_is_activated_right_after_the_start_is_not_undone_by_what_was_active_before(server: Server) -> None:
+    async def first(world: World) -> None:
+        await world.register("m:times1")
+        await world.register("m:times2")
+
+    async def second(world: World) -> None:
+        await world.catalog.activate("model", 1)
+        await world.settle(lambda: world.catalog.readiness() == [])
+        await asyncio.sleep(0)
+        assert world.store.active("model") == 1
+        assert await world.predict(5.0) == 5.0
+
+    server.run(first)
+    server.run(second)

@@ -23,6 +23,7 @@ from server.signature import LengthAxis, ModelSignature, TensorSignature
 from server.spec import ModelSpec
 from server.statistics import EntryStatistics
 from server.store.errors import Conflict, ModelNotFound, ModelNotReady, VersionNotFound
+from server.store.index import check_label
 from server.store.records import State, VersionRecord
 from server.web import create_app
 from server.web.interfaces import ServedDerivative
@@ -185,6 +186,8 @@ class ScriptedCatalog:
         self.registered: list[tuple[str, ModelSpec, Source]] = []
         self.uploads: list[bytes] = []
         self.builds_end_as = VersionRecord(model="", version=0, state=State.AVAILABLE, active=True)
+        self.activated: list[tuple[int, str]] = []
+        self.set_labels: dict[str, int] = {}
         self.shares: dict[tuple[str, int], float] = {}
         self.not_ready: list[str] = []
         self.is_draining = False
@@ -246,23 +249,46 @@ class ScriptedCatalog:
             raise VersionNotFound(name, version)
         return self.records[name, version]
 
-    async def activate(self, name: str, version: int) -> VersionRecord:
+    async def activate(self, name: str, version: int, *, by: str = "") -> VersionRecord:
         record = self.version(name, version)
         if record.state is not State.AVAILABLE:
             raise Conflict(f"version {version} of model {name!r} is {record.state}, not built")
         for key in self.records:
             if key[0] == name:
                 self.records[key] = replace(self.records[key], active=key[1] == version)
+        self.activated.append((version, by))
         return self.records[name, version]
 
-    async def load(self, name: str) -> VersionRecord:
+    async def rollback(self, name: str, *, by: str = "") -> VersionRecord:
+        if len(self.activated) < 2:
+            raise Conflict(f"model {name!r} has nothing to roll back to")
+        return await self.activate(name, self.activated[-2][0], by=by)
+
+    def labels(self, name: str) -> dict[str, int]:
+        self.versions(name)
+        return dict(self.set_labels)
+
+    async def set_label(self, name: str, label: str, version: int) -> VersionRecord:
+        record = self.version(name, version)
+        self.set_labels[check_label(label)] = version
+        return record
+
+    async def remove_label(self, name: str, label: str) -> None:
+        self.versions(name)
+        self.set_labels.pop(label, None)
+
+    def history(self, name: str) -> list[dict[str, Any]]:
+        self.versions(name)
+        return [{"version": version, "at": "", "by": by} for version, by in self.activated]
+
+    async def load(self, name: str, *, by: str = "") -> VersionRecord:
         built = [record for record in self.versions(name) if (name, record.version) in self.served]
         if not built:
             raise Conflict(f"no version of model {name!r} is built")
         self.records[name, built[-1].version] = replace(built[-1], state=State.AVAILABLE, active=True)
         return self.records[name, built[-1].version]
 
-    async def unload(self, name: str) -> VersionRecord:
+    async def unload(self, name: str, *, by: str = "") -> VersionRecord:
         for record in self.versions(name):
             if record.active:
                 self.records[name, record.version] = replace(record, state=State.UNLOADED, active=False)

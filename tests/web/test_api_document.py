@@ -39,7 +39,9 @@ def test_paths_of_predictions_are_in_the_document(document: dict[str, Any]) -> N
     asked = {
         (path.verb, path.is_oip, path.version is not None, path.label is not None)
         for method, template, _ in operations(document)
-        if method == "post" and (path := parse_verb_path(filled(template))) and path.verb not in {"activate", "shadow"}
+        if method == "post"
+        and (path := parse_verb_path(filled(template)))
+        and path.verb not in {"activate", "rollback", "shadow"}
     }
     verbs = {(verb, False) for verb in ("predict", "gradient", "jacobian", "hessian", "classify", "regress")}
     which = {(False, False), (True, False), (False, True)}

@@ -81,13 +81,13 @@ class OipService:
             raise NotOffered(
                 "a model is loaded as it was built: send no 'parameters'; register another version with other options"
             )
-        await self._catalog.load(request.model_name)
+        await self._catalog.load(request.model_name, by="api")
         return message_class("inference.RepositoryModelLoadResponse")().SerializeToString()  # type: ignore[no-any-return]
 
     async def _unload(self, call: Call, body: bytes) -> bytes:
         self._check_manager(call)
         request = read_message("inference.RepositoryModelUnloadRequest", body)
-        await self._catalog.unload(request.model_name)
+        await self._catalog.unload(request.model_name, by="api")
         return message_class("inference.RepositoryModelUnloadResponse")().SerializeToString()  # type: ignore[no-any-return]
 
     def _asked(self, call: Call, body: bytes) -> ResidentModel:
