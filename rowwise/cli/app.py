@@ -13,6 +13,7 @@ from rowwise.cli.predict import predict
 from rowwise.cli.register import register
 from rowwise.cli.serve import serve
 from rowwise.cli.shadow import shadow
+from rowwise.cli.store import store
 from rowwise.cli.vectorize import vectorize
 
 __all__ = ["app", "main"]
@@ -57,6 +58,7 @@ app.command()(predict)
 app.command()(certificate)
 app.command()(vectorize)
 app.command()(shadow)
+app.add_typer(store)
 app.command()(activate)
 app.command()(rollback)
 app.command()(label)

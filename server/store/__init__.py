@@ -5,6 +5,7 @@ from __future__ import annotations
 from server.store.durable import Disk, FaultHook
 from server.store.errors import (
     Conflict,
+    ImportRefused,
     InvalidLabel,
     InvalidName,
     ModelNotFound,
@@ -19,15 +20,18 @@ from server.store.errors import (
     VersionNotFound,
     VersionNotLoaded,
 )
+from server.store.looking import StoreView, VersionCheck
 from server.store.quotas import Quotas
 from server.store.records import State, VersionRecord
 from server.store.store import Store
 from server.store.stored import stored_artifact
+from server.store.transfer import export_version, import_version
 
 __all__ = [
     "Conflict",
     "Disk",
     "FaultHook",
+    "ImportRefused",
     "InvalidLabel",
     "InvalidName",
     "ModelNotFound",
@@ -42,8 +46,12 @@ __all__ = [
     "StoreFull",
     "StoreLocked",
     "StoreUnwritable",
+    "StoreView",
+    "VersionCheck",
     "VersionNotFound",
     "VersionNotLoaded",
     "VersionRecord",
+    "export_version",
+    "import_version",
     "stored_artifact",
 ]

@@ -82,6 +82,8 @@ class Blobs:
     def sweep(self, digests: Iterable[str] | None = None) -> int:
         """Delete blobs that nobody uses, of these or all; return the bytes that were given back."""
         freed = 0
+        if not self._root.is_dir():
+            return freed  # a store of a release before this one, that is only looked at
         paths = sorted(self._root.iterdir()) if digests is None else [self._root / digest for digest in digests]
         for blob in paths:
             try:

@@ -4,6 +4,7 @@
 
     RowwiseError
     └── StoreError
+        ├── ImportRefused     a file that is to become a version is not what it says
         ├── InvalidName       the model's name could not be a directory, a path segment and a label
         ├── InvalidLabel      the label could not be a path segment, or there are too many
         ├── QuotaExceeded     it would have more versions or bytes than the server's settings allow
@@ -28,6 +29,7 @@ from server.errors import RowwiseError
 
 __all__ = [
     "Conflict",
+    "ImportRefused",
     "InvalidLabel",
     "InvalidName",
     "ModelNotFound",
@@ -49,6 +51,10 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 class StoreError(RowwiseError):
     """Anything that the model store raises on purpose."""
+
+
+class ImportRefused(StoreError):
+    """A file that is to become a version is not what it says, or not of this kind. The sentence says what is wrong."""
 
 
 class InvalidName(StoreError):

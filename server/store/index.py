@@ -61,6 +61,11 @@ class ModelIndex:
             labels |= {label: "" for label, version in self.labels.items() if version == record.version}
         return replace(record, active=self.active == record.version, labels=labels)
 
+    def digests(self, version: int) -> list[str]:
+        """Return the SHA-256 of each file of a version, as far as they were recorded."""
+        contents = self.contents.get(version)
+        return [] if contents is None else [file.sha256 for file in contents.files.values()]
+
     def leading(self) -> dict[str, int]:
         """Return the version that each label leads to: what was set, else the newest that was registered with it."""
         registered = {label: number for number in sorted(self.versions) for label in self.versions[number].labels}

@@ -63,6 +63,7 @@ STATUS: dict[type[RowwiseError], int] = {
     # Models and versions.
     store.StoreError: 500,
     store.Conflict: 409,
+    store.ImportRefused: 400,
     store.InvalidLabel: 400,
     store.InvalidName: 400,
     store.ModelNotFound: 404,

@@ -16,7 +16,9 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
-from server.store import Disk, Store
+from server.artifact import Manifest
+from server.signature import ModelSignature
+from server.store import Disk, Store, StoreView, export_version, import_version
 
 SPEC = {"max_batch": 8, "labels": {"team": "vision"}}
 #: What every artifact has a file of.
@@ -28,10 +30,16 @@ def noon() -> datetime:
     return datetime(2025, 1, 2, 12, tzinfo=UTC)
 
 
-def fill(directory: Path, text: str) -> None:
-    """Write an artifact as a builder does: without any care for power cuts."""
+def fill(directory: Path, text: str, *, manifest: bool = False) -> None:
+    """Write an artifact as a builder does: without any care for power cuts. ``manifest``: with one that can be read."""
     (directory / "saved_model" / "variables").mkdir(parents=True)
-    (directory / "model.json").write_text(text)
+    if manifest:
+        signature = ModelSignature(inputs=(), outputs=())
+        Manifest(
+            name=text, version=1, signature=signature, entries={}, tensorflow_version="2", built_at="2025-01-02"
+        ).write(directory)
+    else:
+        (directory / "model.json").write_text(text)
     (directory / "saved_model" / "saved_model.pb").write_text(f"graph of {text}")
     (directory / "saved_model" / "variables" / "variables.data").write_text(f"weights of {text}" * 100)
     (directory / "saved_model" / "tokens.txt").write_text(SHARED * 100)
@@ -78,7 +86,7 @@ def leave_a_mess(store: Store) -> None:
     start_version(store)
     store.create_version("b", SPEC)
     fill(store.staging_dir("b", 2), "b2")
-    contents = store._take_in(store.staging_dir("b", 2))
+    contents = store._take_in("b", store.staging_dir("b", 2))
     store._disk.write_json(store.staging_dir("b", 2).with_name("contents.json"), contents.to_json())
     store.staging_dir("b", 2).rename(store.staging_dir("b", 2).with_name("artifact"))
     (store.upload_dir() / "upload").write_text("half an archive")
@@ -117,6 +125,24 @@ def forget_contents(store: Store) -> None:
         store._disk.remove_file(path)
 
 
+def _beside(store: Store, name: str) -> Path:
+    return store._layout.root.with_name(f"{store._layout.root.name}-{name}")
+
+
+def export(store: Store) -> None:
+    """A version of another store lies ready, as a file."""
+    with Store.open(_beside(store, "elsewhere"), now=noon) as other:
+        version = other.create_version("a", {"labels": {"from": "elsewhere"}}).version
+        fill(other.staging_dir("a", version), "elsewhere", manifest=True)
+        other.commit("a", version)
+    view = StoreView(_beside(store, "elsewhere"))
+    export_version(view, "a", 1, _beside(store, "a.tar"))
+
+
+def take_in(store: Store) -> None:
+    import_version(store, _beside(store, "a.tar"))
+
+
 Act = Callable[[Store], object]
 
 #: By name: what comes before, and the act. ``None`` as the act: the store is opened again.
@@ -135,6 +161,7 @@ OPERATIONS: dict[str, tuple[Act, Act | None]] = {
     "set the first label": (open_as_left, lambda store: store.set_label("b", "stable", 1)),
     "remove a label": (open_as_left, lambda store: store.remove_label("a", "stable")),
     "take up what an earlier release built": (forget_contents, lambda store: store.record_contents("b", 1)),
+    "import": (export, take_in),
     "deactivate": (open_as_left, lambda store: store.deactivate("a")),
     "delete a version": (open_as_left, lambda store: store.delete("a", 2)),
     "delete a model": (open_as_left, lambda store: store.delete("a")),
