@@ -194,7 +194,7 @@ class Service:
         change_level(settings.log_level)
         self.front.change(settings)
         self.builder.change(_build_limits(settings))
-        self.catalog.change_quotas(quotas_of(settings))
+        self.catalog.change_keeping(quotas_of(settings), keep_versions=settings.keep_versions)
         self.catalog.change_defaults(
             queue_rows=settings.queue_rows, default_timeout_s=settings.default_timeout_ms / 1_000
         )
@@ -272,6 +272,7 @@ def _catalog_options(settings: Settings) -> CatalogOptions:
         invariant=settings.invariant,
         queue_rows=settings.queue_rows,
         default_timeout_s=settings.default_timeout_ms / 1_000,
+        keep_versions=settings.keep_versions,
         expected=expected,
     )
 

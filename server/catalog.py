@@ -21,6 +21,7 @@ from server.build import ArchiveSource, Builder, ImportSource
 from server.building import Building
 from server.catalog_options import BuildObserver, CatalogOptions
 from server.catalog_view import CatalogView
+from server.collecting import Collecting
 from server.errors import RowwiseError
 from server.hosting import Host
 from server.labelling import Labelling
@@ -75,13 +76,23 @@ class Catalog(CatalogView):
             lives=lives,
             import_packages=options.import_packages,
             invariant=options.invariant,
-            on_build=on_build,
+            on_build=self._build_ended,
+        )
+        self._on_build = on_build
+        shadows = Shadows(store=store, host=host, switching=switching)
+        self._collecting = Collecting(
+            store=store,
+            switching=switching,
+            shadows=shadows,
+            lives=lives,
+            background=self._background,
+            keep=options.keep_versions,
         )
         super().__init__(
             store=store,
             lives=lives,
             switching=switching,
-            shadows=Shadows(store=store, host=host, switching=switching),
+            shadows=shadows,
             labelling=Labelling(store=store, switching=switching, background=self._background, announce=announce),
         )
         self._upload_numbers = itertools.count(1)
@@ -161,6 +172,7 @@ class Catalog(CatalogView):
         async with self._switching.change(name):
             await self._switching.switch(name, version, by=by)
             await self._labelling.settle(name)
+        self._collecting.soon(name)
         return self.version(name, version)
 
     async def rollback(self, name: str, *, by: str = "") -> VersionRecord:
@@ -174,6 +186,7 @@ class Catalog(CatalogView):
             version = self._store.previous(name)
             await self._switching.switch(name, version, by=by)
             await self._labelling.settle(name)
+        self._collecting.soon(name)
         return self.version(name, version)
 
     async def set_label(self, name: str, label: str, version: int) -> VersionRecord:
@@ -204,6 +217,7 @@ class Catalog(CatalogView):
                 raise Conflict(f"no version of model {name!r} is built: version {newest.version} is {newest.state}")
             await self._switching.switch(name, version, by=by)
             await self._labelling.settle(name)
+        self._collecting.soon(name)
         return self.version(name, version)
 
     async def unload(self, name: str, *, by: str = "") -> VersionRecord:
@@ -266,9 +280,9 @@ class Catalog(CatalogView):
         """Go by other bounds for versions whose specification has none of its own. Errors: StoreDamaged."""
         self._switching.change_defaults(queue_rows=queue_rows, default_timeout_s=default_timeout_s)
 
-    def change_quotas(self, quotas: Quotas) -> None:
-        """Go by other bounds on what the store may hold from now on."""
-        self._store.quotas = quotas
+    def change_keeping(self, quotas: Quotas, *, keep_versions: int | None) -> None:
+        """Go by other bounds on what the store may hold, and on what it keeps, from now on."""
+        self._store.quotas, self._collecting.keep = quotas, keep_versions
 
     def begin_drain(self) -> None:
         """Say not ready, admit nothing more, and stop builds. What was admitted is answered."""
@@ -293,6 +307,10 @@ class Catalog(CatalogView):
         self._host.prepare()
         life.task = asyncio.create_task(self._building.run(name, version))
         self._background.hold(life.task)
+
+    def _build_ended(self, name: str, result: str) -> None:
+        self._collecting.soon(name)
+        self._on_build(name, result)
 
     def _refuse_if_draining(self) -> None:
         if self._is_draining:

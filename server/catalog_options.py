@@ -21,4 +21,6 @@ class CatalogOptions:
     default_timeout_s: float
     #: True: every build is one for invariant mode, whatever its spec says.
     invariant: bool = False
+    #: How many built versions of a model are kept besides those in use; None: all.
+    keep_versions: int | None = None
     expected: Mapping[str, str] = field(default_factory=dict)

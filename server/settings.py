@@ -28,6 +28,7 @@ CHANGEABLE = frozenset(
         "default_timeout_ms",
         "grace_s",
         "head_timeout_s",
+        "keep_versions",
         "log_level",
         "max_archive_bytes",
         "max_body_bytes",
@@ -78,6 +79,9 @@ class Settings(BaseSettings):
     #: True: every file of every artifact is read at start, and a version that is not what was built is not served. It
     #: takes a second for a gigabyte; without it files must be there with their sizes.
     verify_store: bool = False
+    #: Built versions of a model that are kept, the newest, besides those that are active, labelled, loaded or on their
+    #: way; as many that failed are. Older ones are deleted after each switch and build. None: all are kept.
+    keep_versions: Annotated[int, Field(ge=1)] | None = None
     #: Most versions of a model, those that failed too. More: 507.
     max_versions: Annotated[int, Field(ge=1)] | None = None
     #: Most bytes on disk of a model's artifacts. What its versions share counts once. More: 507, or a build that fails.

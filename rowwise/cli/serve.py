@@ -130,6 +130,15 @@ def serve(
             panel=_STORE,
         ),
     ] = None,
+    keep_versions: Annotated[
+        int | None,
+        _option(
+            "--keep-versions",
+            "Versions of a model that are kept besides those in use (all); older ones are deleted.",
+            panel=_STORE,
+            metavar="N",
+        ),
+    ] = None,
     max_versions: Annotated[
         int | None, _option("--max-versions", "Most versions of a model; more get 507.", panel=_STORE, metavar="N")
     ] = None,

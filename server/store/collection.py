@@ -23,6 +23,6 @@ def collectable(index: ModelIndex, *, keep: int, in_use: Collection[int] = ()) -
         going += [
             number
             for number in numbers[: max(len(numbers) - keep, 0)]
-            if number not in held and not index.versions[number].awaits_switch
+            if number not in held and not (state is State.BUILT and index.versions[number].awaits_switch)
         ]
     return sorted(going)

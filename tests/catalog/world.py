@@ -26,7 +26,7 @@ Scenario = Callable[["World"], Coroutine[Any, Any, None]]
 class World:
     """One server's catalog, from start to stop."""
 
-    def __init__(self, root: Path, artifacts: dict[str, Path], expected: dict[str, str]) -> None:
+    def __init__(self, root: Path, artifacts: dict[str, Path], expected: dict[str, str], keep: int | None) -> None:
         self.builds: list[tuple[str, str]] = []
         self.builder = ScriptedBuilder(
             artifacts, {"m:refused": BuildFailed("LoopedOpError", "op Svd has no converter")}
@@ -38,7 +38,12 @@ class World:
             builder=self.builder,  # type: ignore[arg-type]
             host=self.host,
             options=CatalogOptions(
-                import_packages=("m",), batch_limit=None, queue_rows=100, default_timeout_s=30.0, expected=expected
+                import_packages=("m",),
+                batch_limit=None,
+                queue_rows=100,
+                default_timeout_s=30.0,
+                keep_versions=keep,
+                expected=expected,
             ),
             on_build=lambda model, result: self.builds.append((model, result)),
             announce=self._announce,
@@ -87,9 +92,16 @@ class Server:
         self._root = root
         self._artifacts = artifacts
 
-    def run(self, scenario: Scenario, *, expected: dict[str, str] | None = None, starts: bool = True) -> World:
+    def run(
+        self,
+        scenario: Scenario,
+        *,
+        expected: dict[str, str] | None = None,
+        starts: bool = True,
+        keep: int | None = None,
+    ) -> World:
         async def serve() -> World:
-            world = World(self._root, self._artifacts, expected or {})
+            world = World(self._root, self._artifacts, expected or {}, keep)
             world.host.start()
             try:
                 if starts:

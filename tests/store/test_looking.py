@@ -95,6 +95,7 @@ def test_what_is_being_built_or_waits_to_serve_stays_and_failures_are_kept_as_ma
     model = index(v1=State.FAILED, v2=State.BUILDING, v3=BUILT, v4=State.FAILED, v5=BUILT, v6=State.BUILDING)
     assert collectable(model, keep=1) == [1, 3]
     model.versions[3] = VersionRecord(model="m", version=3, state=BUILT, awaits_switch=True)
+    model.versions[1] = VersionRecord(model="m", version=1, state=State.FAILED, awaits_switch=True)
     assert collectable(model, keep=1) == [1]
 
 
