@@ -17,6 +17,7 @@ TENSORFLOW_PARTS = (
     "models",
     "server.engine",
     "server.build",
+    "server.graph_checks",
     "loadtests.baseline",
     "loadtests.race_models",
     "rowwise._trace",

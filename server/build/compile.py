@@ -30,6 +30,7 @@ from server.build.forms import save_forms
 from server.build.invariant_forms import AgreeingForms, refuse_unless_invariant
 from server.build.measure import measure
 from server.build.served_check import ServedCheck, check_served
+from server.graph_checks.check import check_saved_model
 from vectorizer import Vectorized
 
 __all__ = ["Report", "build_artifact"]
@@ -41,8 +42,8 @@ Report = Callable[[str, int, int], None]
 def build_artifact(declaration: Declaration, output: Path, *, name: str, version: int, report: Report) -> Manifest:
     """Build an artifact into the empty directory ``output`` and return its manifest.
 
-    Errors: the vectorizer's errors; BuildFailed if a bucket runs in no execution mode, or none can serve in invariant
-        mode where the spec asks for it.
+    Errors: the vectorizer's errors; GraphRefused for a graph that no engine would load; BuildFailed if a bucket runs in
+        no execution mode, or none can serve in invariant mode where the spec asks for it.
     """
     spec = declaration.spec
     vectorized = declaration.vectorized(partitioned=True, progress=report)
@@ -52,6 +53,8 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
     save_forms(
         vectorized, declaration, {form: graph for entry in entries for form, graph in entry.forms.items()}, scratch
     )
+    # The engine would not load what this refuses: an imported function was never checked.
+    check_saved_model(scratch, serves=True)
     for done, entry in enumerate(entries):
         entry.measurements = measure(
             scratch,

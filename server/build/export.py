@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from server.artifact import PREDICT, SAVED_MODEL_DIR, Manifest
+from server.graph_checks.check import check_saved_model
 from server.signature import ModelSignature, TensorSignature
 from vectorizer import Axis, BatchedGraphs, Bucket, Output, save_batched_graphs
 
@@ -18,9 +19,10 @@ def export_artifact(artifact: Path, directory: Path) -> None:
     """Write the graphs that an artifact serves as a SavedModel, variables once: predictions, and derivatives by name.
 
     The graphs are those that the builder chose: a bucket that is fastest compiled by XLA needs a TensorFlow with XLA.
-    Errors: OSError; ValueError if the artifact is damaged or ``directory`` holds something.
+    Errors: OSError; GraphRefused; ValueError if the artifact is damaged or ``directory`` holds something.
     """
     manifest = Manifest.read(artifact)
+    check_saved_model(artifact / SAVED_MODEL_DIR, serves=True)
     loaded = tf.saved_model.load(str(artifact / SAVED_MODEL_DIR))
     # The first is the one whose buckets are signatures too.
     names = [PREDICT, *(name for name in manifest.entries if name != PREDICT)]

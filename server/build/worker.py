@@ -61,7 +61,9 @@ def _declarer(request: BuildRequest, spec: ModelSpec) -> Callable[[], Declaratio
 
         def declare() -> Declaration:
             from server.build.declaration import declaration_of_saved_model
+            from server.graph_checks.check import check_saved_model
 
+            check_saved_model(saved_model)
             return declaration_of_saved_model(saved_model, spec)
 
     else:

@@ -15,6 +15,7 @@ from server.engine.answers import Answers, Outputs
 from server.engine.errors import ArtifactRefused, LoadFailed
 from server.engine.refusals import is_refusal, refusal_sentence
 from server.engine.staging import Staging
+from server.graph_checks import GraphRefused
 from server.invariant import invariant_set
 
 __all__ = ["GroupRunner", "LoadedModel"]
@@ -162,6 +163,7 @@ class LoadedModel:
             manifest = Manifest.read(artifact)
         except (OSError, ValueError) as error:
             raise ArtifactRefused(f"the artifact can't be read: {error}; register the model again") from error
+        _check_graph(artifact / SAVED_MODEL_DIR)
         sessions: dict[tuple[str, int], Any] = {}
         try:
             invariant = invariant or manifest.invariant
@@ -192,6 +194,16 @@ class LoadedModel:
         """Give the memory back. No batch of it may run."""
         _close(self._sessions)
         self.groups = {}
+
+
+def _check_graph(saved_model: Path) -> None:
+    """Errors: ArtifactRefused. Whoever built it ran a stranger's code: what it wrote is read before it is loaded."""
+    from server.graph_checks.check import check_saved_model  # TensorFlow, as above
+
+    try:
+        check_saved_model(saved_model, serves=True)
+    except (GraphRefused, OSError) as error:
+        raise ArtifactRefused(f"the artifact's graph is refused: {error}") from error
 
 
 def _groups(

@@ -11,6 +11,7 @@ from server.batching import errors as batching
 from server.build import errors as build
 from server.engine import errors as engine
 from server.errors import RowwiseError
+from server.graph_checks import errors as graph_checks
 from server.link import errors as link
 from server.protocol import JSON, Headers
 from server.protocol import errors as protocol
@@ -95,6 +96,14 @@ STATUS: dict[type[RowwiseError], int] = {
     engine.EngineError: 500,
     engine.ArtifactRefused: 500,
     engine.LoadFailed: 500,
+    # Graphs that may not be loaded, as a builder says it; the engine says ArtifactRefused.
+    graph_checks.GraphRefused: 400,
+    graph_checks.FileNameRefused: 400,
+    graph_checks.FilesRefused: 400,
+    graph_checks.GraphDamaged: 400,
+    graph_checks.GraphTooLarge: 413,
+    graph_checks.OpRefused: 400,
+    graph_checks.UnknownOp: 400,
     # The link between processes of the server.
     link.LinkError: 500,
     link.EngineGone: 503,

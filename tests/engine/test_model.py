@@ -153,11 +153,10 @@ def test_bad_rows_of_a_batch_have_errors_and_the_others_results(write_artifact: 
 
 def test_model_that_fails_otherwise_when_it_is_warmed_is_not_loaded(write_artifact: WriteArtifact) -> None:
     def fails(x: tf.Tensor, s: tf.Tensor) -> dict[str, tf.Tensor]:
-        queue = tf.raw_ops.FIFOQueueV2(component_types=[tf.float32])
-        tf.raw_ops.QueueCloseV2(handle=queue)
-        return {"x": x + tf.raw_ops.QueueDequeueV2(handle=queue, component_types=[tf.float32])[0], "s": s}
+        never_assigned = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="nothing")
+        return {"x": x + tf.raw_ops.ReadVariableOp(resource=never_assigned, dtype=tf.float32), "s": s}
 
-    with pytest.raises(LoadFailed, match="bucket 4 failed: OutOfRangeError"):
+    with pytest.raises(LoadFailed, match="bucket 4 failed: FailedPreconditionError"):
         LoadedModel.load(write_artifact(fails, IDENTITY, buckets=(4,)))
 
 
@@ -183,8 +182,32 @@ def test_damaged_artifact_is_refused_with_a_reason(write_artifact: WriteArtifact
             LoadedModel.load(artifact)
     (artifact / "model.json").write_text(json.dumps(manifest))
     (artifact / "saved_model" / "saved_model.pb").write_bytes(b"\xff\xff")
-    with pytest.raises(LoadFailed):
+    with pytest.raises(ArtifactRefused, match=r"saved_model\.pb can't be read"):
         LoadedModel.load(artifact)
+
+
+def test_artifact_whose_graph_would_reach_out_is_not_loaded(write_artifact: WriteArtifact, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+
+    def writes(x: tf.Tensor, s: tf.Tensor) -> dict[str, tf.Tensor]:
+        with tf.control_dependencies([tf.io.write_file(str(kept), s[0])]):
+            return {"x": tf.identity(x), "s": s}
+
+    with pytest.raises(ArtifactRefused, match=r"op WriteFile .* reads or writes files"):
+        LoadedModel.load(write_artifact(writes, IDENTITY))
+    assert not kept.exists()
+
+
+def test_artifact_that_remembers_what_it_is_sent_is_not_loaded(write_artifact: WriteArtifact) -> None:
+    last = tf.Variable(tf.zeros([4, 3]))
+
+    def remembers(x: tf.Tensor, s: tf.Tensor) -> dict[str, tf.Tensor]:
+        before = last.read_value()
+        with tf.control_dependencies([before]), tf.control_dependencies([last.assign(x)]):
+            return {"x": tf.identity(before), "s": s}
+
+    with pytest.raises(ArtifactRefused, match=r"AssignVariableOp .* changes what the next request would see"):
+        LoadedModel.load(write_artifact(remembers, IDENTITY, buckets=(4,), variables=[last]))
 
 
 def test_each_bucket_runs_in_its_own_mode(write_artifact: WriteArtifact) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import tensorflow as tf
 
 from models import digits, digits_convnet, embedding, implied_volatility, lstm
+from server.graph_checks.check import check_saved_model
+from tests.graph_checks.saved import save_concrete
 from vectorizer import Length, Vectorized, vectorize
 
 BUCKETS = (1, 8)
@@ -67,3 +70,12 @@ def test_no_op_of_a_model_runs_once_per_row(pair: tuple[ModuleType, Vectorized])
     _, batched = pair
     assert not batched.certificate.looped
     assert batched.certificate.loops_batched == batched.certificate.loops_unbatched
+
+
+def test_batched_graphs_hold_only_what_a_server_loads(pair: tuple[ModuleType, Vectorized], tmp_path: Path) -> None:
+    model, batched = pair
+    for number, graph in enumerate(
+        (tf.function(model.predict).get_concrete_function(**model.INPUTS), *batched.graphs.values())
+    ):
+        size = check_saved_model(save_concrete(tmp_path / str(number), graph), serves=True)
+        assert size.n_nodes > 3
