@@ -33,7 +33,8 @@ from server.logs import change_level, log_to_stderr
 from server.memory import bound_arenas
 from server.metrics import Metrics
 from server.model_store import open_store, quotas_of
-from server.reloading import Reloading
+from server.reloading import Reloading, keep_looking
+from server.rights import Rates
 from server.serving_versions import Announce, nobody_to_tell
 from server.settings import Settings
 from server.statistics import Statistics
@@ -99,8 +100,15 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
         service.change(changed)
 
     server.stop_on_signals(begin_drain)
-    reloading = Reloading(settings, change, renew=None if tls is None else tls.renew)
+
+    def renew() -> None:
+        front.gate.renew()
+        if tls is not None:
+            tls.renew()
+
+    reloading = Reloading(settings, change, renew=renew)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.reload)
+    keep_looking(front.gate.look)
     address, port = listener.getsockname()[:2]
     scheme = "http" if tls is None else "https"
     _log.info("Rowwise answers on %s://%s:%d (store: %s)", scheme, address, port, settings.store)
@@ -135,8 +143,12 @@ class Service:
         *,
         announce: Announce = nobody_to_tell,
         tls: Tls | None = None,
+        rates: Rates | None = None,
     ) -> Service:
-        """Wire the parts. Errors: ValueError for a setting that makes no sense, or gRPC's port in use."""
+        """Wire the parts. ``rates``: limits that other processes share.
+
+        Errors: ValueError for a setting that makes no sense, or gRPC's port in use.
+        """
         options = _catalog_options(settings)
         grpc = GrpcServer(settings, None if tls is None else tls.grpc) if settings.grpc_port else None
         batches = BatchLog()
@@ -175,7 +187,7 @@ class Service:
 
         metrics.before_scrape(look)
         tracing = start_tracing(settings)
-        front = create_app(catalog, settings, metrics, batches, tracing, lambda: {"jail": jail.status()})
+        front = create_app(catalog, settings, metrics, batches, tracing, lambda: {"jail": jail.status()}, rates)
         return cls(host, builder, jail, catalog, front, tracing, grpc)
 
     async def start(self) -> None:

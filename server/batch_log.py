@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from server.batching import Batch, Item, Reason
@@ -47,12 +48,21 @@ class BatchLog:
     def dropped(self, item: Item) -> None:
         """It ran in no batch."""
 
-    def recent(self, *, model: str | None = None, limit: int = _KEPT) -> list[dict[str, Any]]:
-        """Return the newest batches first, of one model or of all. Times are milliseconds, if not named otherwise."""
+    def recent(
+        self,
+        *,
+        model: str | None = None,
+        limit: int = _KEPT,
+        covers: Callable[[str], bool] = lambda _: True,
+    ) -> list[dict[str, Any]]:
+        """Return the newest batches first, of one model or of all that ``covers`` lets be seen.
+
+        Times are milliseconds, if not named otherwise.
+        """
         found: list[dict[str, Any]] = []
         for batch, longest_s, shortest_s, n_requests, error in reversed(self._records):
             key: Any = batch.group.key
-            if model is not None and key.model != model:
+            if (model is not None and key.model != model) or not covers(key.model):
                 continue
             if len(found) >= limit:
                 break

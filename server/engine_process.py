@@ -18,8 +18,9 @@ from server.logs import log_to_stderr
 from server.memory import bound_arenas
 from server.metrics import Metrics
 from server.model_store import open_store
-from server.reloading import Reloading
+from server.reloading import Reloading, keep_looking
 from server.request_counts import RequestCounts
+from server.rights import Rates
 from server.settings import Settings
 from server.store import Store
 from server.supervise.orders import Orders
@@ -73,7 +74,8 @@ async def _serve(orders: Orders, store: Store) -> int:
         await end.announce()
 
     tls = Tls.of(settings)
-    service = Service.assemble(settings, store, metrics, announce=announce, tls=tls)
+    rates = Rates(runtime.rates)
+    service = Service.assemble(settings, store, metrics, announce=announce, tls=tls, rates=rates)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     end = EngineEnd(
         runtime.link,
@@ -105,6 +107,11 @@ async def _serve(orders: Orders, store: Store) -> int:
         server.grace_s = changed.grace_s
         service.change(changed)
 
+    def renew() -> None:
+        service.front.gate.renew()
+        if tls is not None:
+            tls.renew()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
@@ -112,9 +119,10 @@ async def _serve(orders: Orders, store: Store) -> int:
         settings,
         change,
         read=lambda: _without_access_log(read_settings(runtime.settings)),
-        renew=None if tls is None else tls.renew,
+        renew=renew,
     )
     loop.add_signal_handler(signal.SIGHUP, reloading.reload)
+    keep_looking(service.front.gate.look)
     reloading.catch_up(runtime.settings)
     end.start()
     serving = asyncio.create_task(server.serve())

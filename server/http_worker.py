@@ -16,8 +16,9 @@ from server.descriptors import connections_allowed, raise_limit
 from server.http_server import HttpServer, new_event_loop, uvicorn_config
 from server.link.worker_end import WorkerEnd
 from server.logs import change_level, log_to_stderr
-from server.reloading import Reloading
+from server.reloading import Reloading, keep_looking
 from server.request_counts import WorkerMetrics
+from server.rights import Rates
 from server.settings import Settings
 from server.supervise.orders import Orders
 from server.supervise.told_settings import read_settings
@@ -51,6 +52,7 @@ async def _serve(orders: Orders) -> int:
         WorkerMetrics(Tally(runtime.tally(orders.name))),
         engine_socket=runtime.http,
         tracing=tracing,
+        rates=Rates(runtime.rates),
     )
     tls = Tls.of(settings)
     server = HttpServer(
@@ -75,13 +77,19 @@ async def _serve(orders: Orders) -> int:
         change_level(changed.log_level)
         front.change(changed)
 
+    def renew() -> None:
+        front.gate.renew()
+        if tls is not None:
+            tls.renew()
+
     reloading = Reloading(
         settings,
         change,
         read=partial(read_settings, runtime.settings),
-        renew=None if tls is None else tls.renew,
+        renew=renew,
     )
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.reload)
+    keep_looking(front.gate.look)
     reloading.catch_up(runtime.settings)
     link.start()
     # What has been made lives as long as the process: full collections need not look at it again.

@@ -5,15 +5,19 @@ Of a server of several processes the supervisor reads them, and passes on what h
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
 from server.settings import CHANGEABLE, Settings
 
-__all__ = ["Reloading"]
+__all__ = ["Reloading", "keep_looking"]
 
 _log = logging.getLogger("rowwise")
+
+#: Seconds between two looks at files that change without a signal.
+_LOOK_S = 1.0
 
 
 class Reloading:
@@ -59,3 +63,17 @@ class Reloading:
         _log.info("SIGHUP: changed: %s", ", ".join(now) or "nothing")
         if later:
             _log.warning("SIGHUP: these take a restart: %s", ", ".join(later))
+
+
+def keep_looking(look: Callable[[], None]) -> None:
+    """Call ``look`` every second, on the running event loop, as long as that runs."""
+    loop = asyncio.get_running_loop()
+
+    def again() -> None:
+        try:
+            look()
+        except Exception:  # noqa: BLE001 - the next one may go well
+            _log.exception("files could not be looked at")
+        loop.call_later(_LOOK_S, again)
+
+    again()

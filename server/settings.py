@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict
 
+from server.rights.entry import TokenEntry
+
 __all__ = ["CHANGEABLE", "Settings"]
 
 #: What SIGHUP changes in a server that runs. The others are part of how it was put together.
@@ -28,6 +30,7 @@ CHANGEABLE = frozenset(
         "default_timeout_ms",
         "grace_s",
         "head_timeout_s",
+        "host_names",
         "keep_versions",
         "log_level",
         "max_archive_bytes",
@@ -37,8 +40,11 @@ CHANGEABLE = frozenset(
         "max_receiving_bytes",
         "max_store_bytes",
         "max_versions",
+        "protect_predict",
         "queue_rows",
         "token",
+        "tokens",
+        "tokens_file",
         "write_timeout_s",
     }
 )
@@ -88,10 +94,21 @@ class Settings(BaseSettings):
     max_model_bytes: Annotated[int, Field(ge=1)] | None = None
     #: Most bytes on disk of all artifacts. More: the same.
     max_store_bytes: Annotated[int, Field(ge=1)] | None = None
-    #: Token that management needs. Without one, management answers loopback peers only.
+    #: Token that may do everything. Without any token, management answers loopback peers only.
     token: Annotated[SecretStr, Field(min_length=1)] | None = None
-    #: True: prediction needs the token too.
-    protect_predict: bool = False
+    #: TOML file of tokens with rights of their own, kept by their hashes: what ``rowwise token`` writes. Read again
+    #: when it changes, and on SIGHUP.
+    tokens_file: Path | None = None
+    #: More of them: tables in the settings' file, or a list in JSON in the environment.
+    tokens: tuple[TokenEntry, ...] = ()
+    #: True: prediction needs a token too. None: it does where there are tokens with rights of their own.
+    protect_predict: bool | None = None
+    #: Host names by which callers know this server, comma-separated, besides those of loopback. Where they are given, a
+    #: request for another is refused, predictions too; without a token they are what management goes by.
+    host_names: Annotated[tuple[str, ...], NoDecode] = ()
+    #: File that gets a line of JSON before and after every change of models, and for who was refused. None: there is no
+    #: such log.
+    audit_log: Path | None = None
     #: Models to register at start if the store lacks them: NAME=MODULE:FUNCTION.
     models: Annotated[tuple[str, ...], NoDecode] = ()
     #: Packages whose functions may be registered by import path. Importing runs code of that package in the builder.
@@ -194,7 +211,7 @@ class Settings(BaseSettings):
             raise ValueError(f"expected one of {', '.join(_LOG_LEVELS)}")
         return value.lower()
 
-    @field_validator("models", "import_packages", mode="before")
+    @field_validator("models", "import_packages", "host_names", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         return tuple(part for part in value.split(",") if part) if isinstance(value, str) else value

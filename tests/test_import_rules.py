@@ -27,7 +27,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server.artifact": {"server.signature"},
     "server.invariant": {"server.artifact"},
     "server.spec": {"pydantic"},
-    "server.settings": {"pydantic", "pydantic_settings"},
+    "server.settings": {"pydantic", "pydantic_settings", "server.rights"},
+    # Knows no HTTP: who is asked for what is in server.web.scopes.
+    "server.rights": {"pydantic"},
     "server.metrics": {"prometheus_client", "server.errors", "server.quick_histogram", "server.request_counts"},
     "server.quick_histogram": {"prometheus_client"},
     "server.request_counts": {"prometheus_client", "server.tally"},
@@ -98,7 +100,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server.http_worker": {"zmq", "server"},
     "server.logs": {"server.tensorflow_notices"},
     # The supervisor loads neither models nor HTTP; a child becomes what it is to be.
-    "server.supervise": {"server.http_listening", "server.logs", "server.reloading", "server.settings", "server.tls"},
+    "server.supervise": {
+        "server.http_listening",
+        "server.logs",
+        "server.reloading",
+        "server.rights",
+        "server.settings",
+        "server.tls",
+    },
     "server.tls": {"server.settings"},
     "server.supervise.child": {"server.engine_process", "server.http_worker", "server.supervise"},
     "server.web.tracing": {"opentelemetry", "server"},

@@ -14,6 +14,7 @@ from rowwise.cli.register import register
 from rowwise.cli.serve import serve
 from rowwise.cli.shadow import shadow
 from rowwise.cli.store import store
+from rowwise.cli.token import token
 from rowwise.cli.vectorize import vectorize
 
 __all__ = ["app", "main"]
@@ -64,6 +65,7 @@ app.command()(rollback)
 app.command()(label)
 app.command()(history)
 app.command()(export)
+app.add_typer(token)
 
 
 def main() -> None:

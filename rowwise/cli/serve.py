@@ -108,15 +108,46 @@ def serve(
         str | None,
         _option(
             "--token",
-            "Token that registering and managing models needs. Without one, only this machine may. ROWWISE_TOKEN "
-            "keeps it out of the process list.",
+            "Token that may do everything. Without any token, only this machine may manage models. ROWWISE_TOKEN keeps "
+            "it out of the process list.",
             panel=_NETWORK,
             metavar="TOKEN",
         ),
     ] = None,
     protect_predict: Annotated[
         bool | None,
-        _option("--protect-predict/--open-predict", "Whether prediction needs the token too (no).", panel=_NETWORK),
+        _option(
+            "--protect-predict/--open-predict",
+            "Whether prediction needs a token too (where there are tokens with rights of their own).",
+            panel=_NETWORK,
+        ),
+    ] = None,
+    tokens_file: Annotated[
+        Path | None,
+        _option(
+            "--tokens-file",
+            "Tokens with rights of their own: what `rowwise token` writes. Read again when it changes.",
+            panel=_NETWORK,
+            metavar="FILE",
+        ),
+    ] = None,
+    host_names: Annotated[
+        list[str] | None,
+        _option(
+            "--host-name",
+            "Name by which callers know this server; requests for others are refused. Repeat for more.",
+            panel=_NETWORK,
+            metavar="NAME",
+        ),
+    ] = None,
+    audit_log: Annotated[
+        Path | None,
+        _option(
+            "--audit-log",
+            "File that gets JSON lines of who changed what, and who was refused. Opened anew on SIGHUP.",
+            panel=_LOGS,
+            metavar="FILE",
+        ),
     ] = None,
     store: Annotated[
         Path | None,

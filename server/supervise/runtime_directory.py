@@ -42,6 +42,11 @@ class RuntimeDirectory:
         """The file of the settings that have changed since the children were started."""
         return self.path / "settings.json"
 
+    @property
+    def rates(self) -> Path:
+        """The file of the limits of rate, which all processes share."""
+        return self.path / "rates"
+
     def tally(self, name: str) -> Path:
         """The file in which a child counts, and its successor goes on."""
         return self.path / f"{name.replace(' ', '-')}.tally"

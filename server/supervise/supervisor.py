@@ -18,6 +18,7 @@ from pathlib import Path
 from server.http_listening import bind_beside, listen_shared, reserve
 from server.logs import change_level, log_to_stderr
 from server.reloading import Reloading
+from server.rights import AuditLog, Keyring, Rates
 from server.settings import Settings
 from server.supervise.orders import Orders
 from server.supervise.runtime_directory import RuntimeDirectory
@@ -41,7 +42,10 @@ def supervise(settings: Settings) -> int:
     """
     log_to_stderr(settings.log_level, "supervisor")
     try:
-        Tls.of(settings)  # what is wrong with it is said now; each process reads it for itself
+        # What is wrong with files is said now; each process opens them for itself.
+        Tls.of(settings)
+        Keyring.read(token=None, entries=settings.tokens, path=settings.tokens_file, rates=Rates())
+        AuditLog(settings.audit_log).close()
         listeners = listen_shared(settings.host, settings.port, n=settings.http_workers)
         if settings.grpc_port:
             # The engine takes it, again and again if it has to: what is in use now is said now.
@@ -95,12 +99,17 @@ class Supervisor:
     def _signalled(self, number: int, now_s: float) -> list[Instruction]:
         if number == signal.SIGHUP:
             self._reloading.reload()
-            if self._settings.tls_certificate is not None and not self._instructions:
-                self._pass_on(self._settings)  # its files may have changed
+            if self._has_files() and not self._instructions:
+                self._pass_on(self._settings)  # they may have changed
             instructions, self._instructions = self._instructions, []
             return instructions
         _log.info("stopping: %s", signal.Signals(number).name)
         return self._supervision.stop(now_s)
+
+    def _has_files(self) -> bool:
+        """Whether settings name files that each process reads or writes for itself."""
+        settings = self._settings
+        return not (settings.tls_certificate is settings.tokens_file is settings.audit_log is None)
 
     def _pass_on(self, changed: Settings) -> None:
         try:

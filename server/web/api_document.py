@@ -32,7 +32,7 @@ _REFUSALS = {
     413: "The body, the archive or the number of examples is over a limit, which is named",
     414: "The request's target is over a limit",
     415: "A Content-Encoding other than gzip and deflate",
-    429: "The queue is full, or the request waited in it past its time",
+    429: "The queue is full, or the request waited in it past its time, or its token's limit of rate is reached",
     431: "The request's headers are over a limit",
     500: "An error of the server, or of the model on this input alone",
     501: "Not offered, with what to use instead",
@@ -41,7 +41,7 @@ _REFUSALS = {
     505: "A version of HTTP other than 1.0 and 1.1",
     507: "The store would hold more than it may; the setting is named",
 }
-_READING = (400, 401, 403, 404, 405, 414, 431, 505)
+_READING = (400, 401, 403, 404, 405, 414, 429, 431, 505)
 #: What sending a body can come to.
 _BODY = (408, 413, 415, 504)
 _WITHOUT_BODY = frozenset({"get", "delete"})
@@ -52,9 +52,10 @@ _BY_TAG = {
     "open inference protocol": (*_READING, 503),
     "management": (*_READING, *_BODY, 409, 500, 501, 503, 507),
     "observation": _READING,
-    "predictions": (*_READING, *_BODY, 429, 500, 501, 503),
+    "predictions": (*_READING, *_BODY, 500, 501, 503),
 }
-_READY = "/v2/health/ready"
+#: Those of a tag that are refused in other ways.
+_BY_PATH = {"/v2/health/ready": (503,), "/metrics": (401, 403)}
 _GUARDED = frozenset({"models", "open inference protocol", "management", "observation", "predictions"})
 
 _MODEL_NAME = {"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$"}
@@ -109,7 +110,7 @@ def _complete(operation: Json, path: str, method: str) -> None:
     (tag,) = operation["tags"]
     responses = operation["responses"]
     responses.pop("422", None)
-    for code in _BY_TAG[tag] if path != _READY else (503,):
+    for code in _BY_PATH.get(path, _BY_TAG[tag]):
         if code in _BODY and method in _WITHOUT_BODY:
             continue
         responses[str(code)] = {"$ref": f"#/components/responses/Refused{code}"}

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from server.metrics import Metrics
+from server.rights import Rates
 from server.settings import Settings
 from server.web.auth import Gate
 from server.web.bodies import Receive, Send
@@ -29,10 +30,14 @@ def create_app(
     batches: Batches | None = None,
     tracing: Tracing | None = None,
     status: ServerStatus = dict,
+    rates: Rates | None = None,
 ) -> Front:
-    """Return the ASGI callable that serves ``catalog``. Its ``prepare`` makes what is behind it ahead of need."""
-    gate = Gate(None if settings.token is None else settings.token.get_secret_value())
-    health = Health(catalog)
+    """Return the ASGI callable that serves ``catalog``. Its ``prepare`` makes what is behind it ahead of need.
+
+    ``rates``: limits of rate that other processes share. Errors: ValueError for tokens that can't be read.
+    """
+    gate = Gate(settings, rates=rates)
+    health = Health(catalog, names_models=lambda: not gate.protects_predictions)
     predictor = Predictor(catalog, metrics, max_instances=settings.max_instances, tracing=tracing)
 
     def make() -> App:

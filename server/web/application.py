@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import Match, Route
 
 from server.errors import RowwiseError
 from server.metrics import Metrics
+from server.rights import AuditRecord
 from server.settings import Settings
 from server.web.api_document import api_document
-from server.web.auth import Gate
+from server.web.auditing import Auditing, ask
+from server.web.auth import Gate, allow
 from server.web.content_encoding import Inflating
 from server.web.debug import debug_router
 from server.web.errors import MethodNotAllowed, PathNotFound, WebError
-from server.web.front import REQUEST_ID
+from server.web.front import GRANT, REQUEST_ID
 from server.web.health import Health
 from server.web.health_routes import health_router
 from server.web.interfaces import Batches, Catalog, ServerStatus
 from server.web.management import management_router
 from server.web.model_status import model_status_router
 from server.web.oip_routes import oip_model_router, oip_repository_router
+from server.web.scopes import MANAGE, route_rule, unruled
 from server.web.server_status import server_status_router
 from server.web.status import Reply, error_body, error_reply, internal_error_reply, options_reply
 
@@ -39,20 +43,26 @@ def create_application(
     batches: Batches | None = None,
     status: ServerStatus = dict,
 ) -> FastAPI:
-    """Return the application. Nothing that is hot passes through it. ``settings`` gives those in force."""
+    """Return the application. Nothing that is hot passes through it. ``settings`` gives those in force.
+
+    Every route is behind ``gate``, by its rule in ``scopes``. Errors: ValueError for a route that has none.
+    """
     # No interactive documentation: its pages load scripts from other hosts. /openapi.json is there.
-    app = FastAPI(title="Rowwise", docs_url=None, redoc_url=None, redirect_slashes=False)
+    app = FastAPI(
+        title="Rowwise", docs_url=None, redoc_url=None, redirect_slashes=False, dependencies=[Depends(_guard(gate))]
+    )
     app.add_middleware(Inflating)
+    app.add_middleware(Auditing, audit=gate.audit)
     app.include_router(health_router(health, metrics))
-    app.include_router(management_router(catalog, settings, metrics, gate))
+    app.include_router(management_router(catalog, settings, metrics))
     if batches is not None:
-        app.include_router(debug_router(batches, gate))
-    app.include_router(server_status_router(status, gate))
-    asking = gate if settings().protect_predict else None
-    app.include_router(model_status_router(catalog, asking))
-    app.include_router(oip_model_router(catalog, asking))
-    app.include_router(oip_repository_router(catalog, settings, gate))
+        app.include_router(debug_router(batches))
+    app.include_router(server_status_router(status))
+    app.include_router(model_status_router(catalog))
+    app.include_router(oip_model_router(catalog))
+    app.include_router(oip_repository_router(catalog, settings))
     app.openapi = api_document(app)  # type: ignore[method-assign]
+    check_rules(app)
 
     @app.exception_handler(RowwiseError)
     async def refused(_: Request, error: RowwiseError) -> Response:
@@ -79,6 +89,51 @@ def create_application(
         return _response(internal_error_reply(request.scope[REQUEST_ID]))
 
     return app
+
+
+def check_rules(app: FastAPI) -> None:
+    """Errors: ValueError for a route without a rule: it would be open to everybody."""
+    asked: list[tuple[str, str]] = []
+    for context in iter_route_contexts(app.routes):
+        route = context.original_route
+        # The guard looks a rule up by the path that the route itself knows.
+        if not isinstance(route, Route) or route.path != context.path:
+            raise ValueError(f"{context.path}: a route that no rule can be found for")
+        asked += [(method, route.path) for method in route.methods or () if method != "HEAD"]
+    missing = unruled(asked)
+    if missing:
+        raise ValueError(f"routes without a rule in server.web.scopes: {missing}")
+
+
+def _guard(gate: Gate) -> Callable[[Request], Awaitable[None]]:
+    """Return what every route depends on: it lets a request pass by its route's rule, before anything is read of it."""
+
+    async def guard(request: Request) -> None:
+        scope = request.scope
+        rule = route_rule(request.method, scope["route"].path)
+        what = f"{request.method} {scope['route'].path}"
+        client, model = scope.get("client"), request.path_params.get("model")
+        host = None if client is None else client[0]
+        try:
+            grant = gate.admit(rule, scope["headers"], client, is_post=request.method == "POST")
+            if model is not None:
+                allow(grant, model, rule)
+        except WebError as error:
+            gate.refused(error, what=what, host=host, request_id=scope[REQUEST_ID], model=model)
+            raise
+        scope[GRANT] = grant
+        if rule is MANAGE:
+            record = AuditRecord(
+                who=grant.name,
+                what=what,
+                request_id=scope[REQUEST_ID],
+                host=host,
+                model=model,
+                version=request.path_params.get("version"),
+            )
+            await ask(gate.audit, record, scope)
+
+    return guard
 
 
 def _methods(request: Request) -> list[str]:

@@ -4,6 +4,7 @@
 
     RowwiseError
     └── WebError
+        ├── AuditUnwritable      what changes something can't be put into the audit log
         ├── BadHeader            a header that can't be read
         ├── BodiesWaiting        too many bytes of bodies are being received
         ├── BodyDamaged          a compressed body that can't be inflated
@@ -13,7 +14,7 @@
         ├── ClientGone           the caller closed the connection; nobody reads the answer
         ├── DerivativeNotDeclared   no derivative fits the request, or several do
         ├── EncodingNotSupported a Content-Encoding that is not read
-        ├── Forbidden            no token is configured, and the caller is not local
+        ├── Forbidden            the token's rights don't reach so far; or there is none, and the caller is not local
         ├── HeadTimeout          a request's head did not come whole in its time
         ├── HeadTooLarge         more or longer headers than one request may have
         ├── HttpVersionNotSupported  neither HTTP/1.0 nor HTTP/1.1
@@ -24,6 +25,7 @@
         ├── NoConnectionLeft     all connections are taken, and in use
         ├── NotOffered           a verb that this server answers in no form
         ├── PathNotFound         no such path
+        ├── RateLimited          the token's requests or rows come too fast
         ├── RegistrationFailed   ?wait=true, and the build ended without a model
         ├── RegistrationRefused  the specification or its envelope is wrong
         ├── SourceNotEnabled     source text, where the operator didn't enable it
@@ -41,6 +43,7 @@ from typing import Any
 from server.errors import RowwiseError
 
 __all__ = [
+    "AuditUnwritable",
     "BadHeader",
     "BodiesWaiting",
     "BodyDamaged",
@@ -61,6 +64,7 @@ __all__ = [
     "NoConnectionLeft",
     "NotOffered",
     "PathNotFound",
+    "RateLimited",
     "RegistrationFailed",
     "RegistrationRefused",
     "SourceNotEnabled",
@@ -74,6 +78,13 @@ __all__ = [
 
 class WebError(RowwiseError):
     """Anything that the web layer refuses on its own account."""
+
+
+class AuditUnwritable(WebError):
+    """Nothing is changed that can't be accounted for."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(f"the audit log can't be written ({fault}), so models can't be managed now; predictions go on")
 
 
 class BadHeader(WebError):
@@ -140,7 +151,13 @@ class EncodingNotSupported(WebError):
 
 
 class Forbidden(WebError):
-    """The caller may not do this, whatever it sends."""
+    """The caller may not do this, whatever it sends. ``who``: the name of its token."""
+
+    who = "anybody"
+
+    def __init__(self, sentence: str, *, who: str = "anybody") -> None:
+        super().__init__(sentence)
+        self.who = who
 
 
 class HeadTimeout(WebError):
@@ -223,6 +240,17 @@ class PathNotFound(WebError):
     """Nothing is served at that path."""
 
 
+class RateLimited(WebError):
+    """A token's limit of rate is reached. ``unit`` is what is counted: requests, or rows of predictions."""
+
+    who = "anybody"
+
+    def __init__(self, who: str, unit: str, *, retry_after_s: float) -> None:
+        super().__init__(f"token {who!r} has sent its {unit} faster than it may: wait {retry_after_s:.3g} s")
+        self.who = who
+        self.retry_after_s = retry_after_s
+
+
 class RegistrationFailed(WebError):
     """The awaited build ended without a model. ``details`` joins the answer beside ``error``."""
 
@@ -263,6 +291,9 @@ class TransferCodingNotSupported(WebError):
 
 class Unauthorized(WebError):
     """The token is missing or not the right one."""
+
+    #: What logs call who has none.
+    who = "anybody"
 
 
 class VersionMalformed(WebError):

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from server.errors import RowwiseError
 from server.protocol import TFS_JSON, WireFormat, oip_format
+from server.rights import Rate
 from server.settings import Settings
 from server.store.errors import InvalidName
 from server.web.auth import Gate
@@ -23,13 +24,14 @@ from server.web.errors import BodiesWaiting, BodyTimeout, ClientGone, MethodNotA
 from server.web.gathering import Gathering
 from server.web.interfaces import RequestMetrics
 from server.web.known_heads import KnownHeads
+from server.web.listener import Listener
 from server.web.paths import VerbPath, canonical_path, parse_verb_path
 from server.web.predict import Predictor
 from server.web.reply_bytes import GoodHeads
 from server.web.request_headers import PredictHeaders, RequestIds
 from server.web.status import CLIENT_GONE, Reply, error_reply, options_reply, stopped_reply
 
-__all__ = ["IS_PREDICTION", "REQUEST_ID", "App", "Front", "PreparedApp", "Probes", "Scope"]
+__all__ = ["GRANT", "IS_PREDICTION", "REQUEST_ID", "App", "Front", "PreparedApp", "Probes", "Scope"]
 
 Scope = dict[str, Any]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -55,16 +57,14 @@ class PreparedApp(Protocol):
         """Serve one ASGI connection."""
 
 
-#: Keys in the scope that the application behind sees: the request's id, and whether it asks for a prediction.
+#: Keys in the scope that the application behind sees: the request's id, whether it asks for a prediction, and, once it
+#: is known, what its caller may do.
 REQUEST_ID = "rowwise.request_id"
 IS_PREDICTION = "rowwise.is_prediction"
+GRANT = "rowwise.grant"
 
 _LOG = logging.getLogger("rowwise.web")
 _ACCESS = logging.getLogger("rowwise.access")
-
-#: Seconds after which a waiting prediction starts to listen for its caller's leaving. Most are answered before, and
-#: save the task that listening costs (20 us); who leaves earlier is noticed then.
-_LISTEN_AFTER_S = 0.002
 
 #: Paths remembered. Past it, all are forgotten: strangers can make up paths, callers use few.
 _MAX_PATHS = 4_096
@@ -97,9 +97,9 @@ class Front:
         self._is_here = is_here
         self.predictor = predictor
         self._metrics = metrics
-        #: Who may manage models, and who may ask for predictions; None: everybody.
-        self.management_gate = gate
-        self.prediction_gate = gate if settings.protect_predict else None
+        #: Who may do what.
+        self.gate = gate
+        gate.on_change.append(self._forget)
         #: Those in force.
         self.settings = settings
         self.max_body_bytes = settings.max_body_bytes
@@ -126,9 +126,14 @@ class Front:
         self.body_budget.max_bytes = settings.max_receiving_bytes
         self.body_timeout_s = settings.default_timeout_ms / 1e3
         self.has_access_log = settings.access_log
-        self.known_heads.forget()
         self.predictor.max_instances = settings.max_instances
-        self.management_gate.change(None if settings.token is None else settings.token.get_secret_value())
+        self._forget()
+        self.gate.change(settings)
+
+    def _forget(self) -> None:
+        """Remember nothing of what was decided by settings or rights that may have changed."""
+        self.known_heads.forget()
+        self._hot_paths.clear()
 
     def begin_drain(self) -> None:
         """Let every answer be the last one of its connection."""
@@ -190,7 +195,8 @@ class Front:
         return self._is_here is None or self._is_here(path)
 
     def _remember_hot(self, url: bytes) -> VerbPath | None:
-        plain = self.prediction_gate is None and not any(byte in url for byte in b"%?#") and url.isascii()
+        # What is decided by who is at the other end can't be known by the head.
+        plain = not (self.gate.looks_at_peers or any(byte in url for byte in b"%?#")) and url.isascii()
         found = self._remember(url.decode("ascii")) if plain else None
         if found is not None and found.verb != "predict":
             found = None
@@ -219,8 +225,9 @@ class Front:
         try:
             if scope["method"] != "POST":
                 raise MethodNotAllowed(scope["method"], scope["path"], allow=("POST",))
-            if self.prediction_gate is not None:
-                self.prediction_gate.check(scope["headers"], scope.get("client"))
+            rate = None
+            if self.gate.guards_predictions:
+                rate = self.gate.predict(scope["headers"], client, path.model)
             timeout_s = headers.timeout_s()
             wire = oip_format(headers.json_length) if path.is_oip else TFS_JSON
             body = await read_body(
@@ -233,6 +240,13 @@ class Front:
             )
         except RowwiseError as error:
             reply = self.predictor.refused(error)
+            self.gate.refused(
+                error,
+                what=f"POST :{path.verb}",
+                host=None if client is None else client[0],
+                request_id=request_id,
+                model=path.model,
+            )
             if isinstance(error, ClientGone):
                 return CLIENT_GONE
             if isinstance(error, BodyTimeout | BodiesWaiting):
@@ -253,6 +267,7 @@ class Front:
                 received_s=received_s,
                 caller=None if client is None else client[0],
                 wire=wire,
+                rate=rate,
             )
             if answered is None:
                 return CLIENT_GONE
@@ -273,6 +288,7 @@ class Front:
         received_s: float,
         caller: str | None,
         wire: WireFormat,
+        rate: Rate | None,
     ) -> Reply | None:
         """Start a prediction and wait for its reply; None if the caller leaves first."""
         loop = asyncio.get_running_loop()
@@ -293,10 +309,11 @@ class Front:
             received_s=received_s,
             caller=caller,
             wire=wire,
+            rate=rate,
         )
         if answered.done():
             return answered.result()
-        listener = _Listener(loop, receive, answered)
+        listener = Listener(loop, receive, answered)
         try:
             reply = await answered
         except asyncio.CancelledError:
@@ -341,39 +358,6 @@ class Front:
             if not complete:
                 raise  # The answer has begun: only closing the connection can tell the caller.
         return status
-
-
-class _Listener:
-    """Resolves ``answered`` with None when the caller leaves. Starts late: see ``_LISTEN_AFTER_S``."""
-
-    __slots__ = ("_answered", "_loop", "_receive", "_task", "_timer")
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, receive: Receive, answered: asyncio.Future[Reply | None]
-    ) -> None:
-        self._loop = loop
-        self._receive = receive
-        #: None once nobody listens: a task that was cancelled is held by its traceback, and must not hold an answer.
-        self._answered: asyncio.Future[Reply | None] | None = answered
-        self._task: asyncio.Task[None] | None = None
-        self._timer = loop.call_later(_LISTEN_AFTER_S, self._start)
-
-    def _start(self) -> None:
-        self._task = self._loop.create_task(self._listen())
-
-    async def _listen(self) -> None:
-        # The body is complete: the next message can only be that the caller left.
-        message = await self._receive()
-        answered = self._answered
-        if message["type"] == "http.disconnect" and answered is not None and not answered.done():
-            answered.set_result(None)
-
-    def stop(self) -> None:
-        """Stop listening: the answer is there, or nobody waits for it."""
-        self._timer.cancel()
-        self._answered = None
-        if self._task is not None:
-            self._task.cancel()
 
 
 async def _send_reply(send: Send, reply: Reply, request_id: str) -> None:

@@ -163,6 +163,7 @@ class Gathering:
             received_s=hot.received_s or self._arrived_s,
             caller=hot.caller,
             wire=hot.wire,
+            rate=hot.rate,
         )
         hot.body = []
         if hot.is_gone:
@@ -184,6 +185,8 @@ class Gathering:
             hot.body = []
             hot.together = together
             hot.id_text = id_text
+        if any(hot.rate is not None for hot in hots):
+            _charge(hots, counts)
         if any(hot.is_gone for hot in hots):
             # Their rows stay where they are, and no item leads to them.
             firsts = _firsts(counts)
@@ -305,6 +308,12 @@ def _parts(hots: list[HotRequest]) -> Iterator[list[HotRequest]]:
         part.append(hot)
         n_bytes += size
     yield part
+
+
+def _charge(hots: Sequence[HotRequest], counts: Sequence[int]) -> None:
+    for hot, n_rows in zip(hots, counts, strict=True):
+        if hot.rate is not None and n_rows > 1:
+            hot.rate.charge(n_rows - 1)
 
 
 def _firsts(counts: Sequence[int]) -> list[int]:

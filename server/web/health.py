@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 from server.web.interfaces import Catalog
 from server.web.status import JSON, Reply
@@ -13,10 +14,14 @@ _RETRY = (b"retry-after", b"1")
 
 
 class Health:
-    """What probes ask. Open to everybody: they carry no tokens."""
+    """What probes ask. Open to everybody: they carry no tokens.
 
-    def __init__(self, catalog: Catalog) -> None:
+    ``names_models`` says whether reasons may name models: not where who asks may not know them.
+    """
+
+    def __init__(self, catalog: Catalog, *, names_models: Callable[[], bool]) -> None:
         self._catalog = catalog
+        self._names_models = names_models
 
     def live(self) -> Reply:
         """Answer at all: the event loop runs."""
@@ -27,5 +32,7 @@ class Health:
         reasons = self._catalog.readiness()
         if not reasons:
             return Reply(200, b'{"ready":true}')
+        if not self._names_models():
+            reasons = [f"{len(reasons)} reasons, which are told to those who may read all models (GET /v1/models)"]
         body = {"ready": False, "error": "not ready: " + "; ".join(reasons), "reasons": reasons}
         return Reply(503, json.dumps(body).encode(), (JSON, _RETRY))

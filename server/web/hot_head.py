@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from server.protocol import TFS_JSON, ProtocolError, oip_format
-from server.web.errors import BadHeader
+from server.web.errors import BadHeader, WebError
 from server.web.front import Front
 from server.web.hot_request import HotRequest, Lane
 from server.web.request_headers import JSON_LENGTH, content_length, timeout_s
@@ -44,7 +44,7 @@ def hot_request(
     headers: Sequence[tuple[bytes, bytes]],
     keep_alive: bool,
     received_s: float,
-    caller: str | None,
+    peer: tuple[str, int] | None,
 ) -> HotRequest | None:
     """Return the request that a head of HTTP/1.1 begins, a POST, if it is a hot one."""
     path = front.hot_path(url)
@@ -60,6 +60,12 @@ def hot_request(
         return None  # the cold way says what is wrong with it
     if length is None or length > front.max_body_bytes:
         return None
+    rate = None
+    if front.gate.guards_predictions:
+        try:
+            rate = front.gate.predict(headers, peer, path.model)
+        except WebError:
+            return None  # so does it say why it is refused
     request_id = found.get(b"x-request-id")
     hot = HotRequest(
         lane,
@@ -68,9 +74,10 @@ def hot_request(
         patience_s,
         explain=found.get(b"x-rowwise-explain") == b"1",
         wire=wire,
-        caller=caller,
+        caller=None if peer is None else peer[0],
         received_s=received_s,
     )
+    hot.rate = rate
     hot.n_body = length
     hot.traceparent = found.get(b"traceparent")
     hot.keep_alive = keep_alive or b"connection" not in found

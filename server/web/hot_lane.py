@@ -149,6 +149,7 @@ class HotLaneProtocol(StrictHttpProtocol):
             received_s=hot.received_s,
             caller=hot.caller,
             wire=hot.wire,
+            rate=hot.rate,
         )
 
     # What the transport and the server call.
@@ -184,12 +185,13 @@ class HotLaneProtocol(StrictHttpProtocol):
         if known is None or not self.is_clear() or not front.gathers(known.path):
             return False
         n_missing = known.n_body - (len(data) - end)
-        if n_missing < 0:
+        if n_missing < 0 or (known.rate is not None and known.rate.take()):
             return False
         if self.timeout_keep_alive_task is not None:
             self._unset_keepalive_if_required()
         self._is_expecting = False
         hot = HotRequest(self, known.path, None, known.timeout_s, explain=False, wire=known.wire, caller=self.caller)
+        hot.rate = known.rate
         hot.body.append(data[end:])
         self._waiting.append(hot)
         if n_missing:
@@ -375,7 +377,7 @@ class HotLaneProtocol(StrictHttpProtocol):
             headers=self.headers,
             keep_alive=parser.should_keep_alive(),
             received_s=self._received_s(),
-            caller=self.caller,
+            peer=self.client,
         )
         if hot is not None and hot.is_plain:
             self._plain = hot

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from server.protocol import BodyFormat, Encoded, Headers
+from server.rights import Rate
 from server.web.paths import VerbPath
 from server.web.predict import PredictCall
 from server.web.status import Reply
@@ -59,6 +60,7 @@ class HotRequest:
         "n_received",
         "path",
         "protocol",
+        "rate",
         "received_s",
         "reply",
         "started_s",
@@ -100,6 +102,8 @@ class HotRequest:
         self.n_held = 0
         #: Its parts as they come.
         self.body: list[bytes] = []
+        #: What its rows are charged to, beyond the first; None: nothing.
+        self.rate: Rate | None = None
         #: True once all of it has come.
         self.is_whole = False
         #: True: its head has nothing that is its own.

@@ -222,8 +222,8 @@ class RequestMetrics(Protocol):
 class Batches(Protocol):
     """Where the last batches are remembered."""
 
-    def recent(self, *, model: str | None = None, limit: int = 512) -> list[dict[str, Any]]:
-        """Return the newest first, of one model or of all."""
+    def recent(self, *, model: str | None, limit: int, covers: Callable[[str], bool]) -> list[dict[str, Any]]:
+        """Return the newest first, of one model or of all, that ``covers`` lets be seen."""
 
 
 class ServingCatalog(Protocol):

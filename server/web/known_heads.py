@@ -8,6 +8,7 @@ Only heads of predictions that carry nothing of their own (no id, no trace) are 
 from __future__ import annotations
 
 from server.protocol import BodyFormat
+from server.rights import Rate
 from server.web.hot_request import HotRequest
 from server.web.paths import VerbPath
 
@@ -21,15 +22,21 @@ _MAX_HEADS = 4_096
 
 
 class KnownHead:
-    """A prediction's head: what is asked and in what time, how the body is read, and how many bytes of it follow."""
+    """A prediction's head: what is asked and in what time, how the body is read, and how many bytes of it follow.
 
-    __slots__ = ("n_body", "path", "timeout_s", "wire")
+    Whoever sends it may, as its token is part of it; ``rate`` is what its rows are charged to.
+    """
 
-    def __init__(self, path: VerbPath, wire: BodyFormat, timeout_s: float | None, n_body: int) -> None:
+    __slots__ = ("n_body", "path", "rate", "timeout_s", "wire")
+
+    def __init__(
+        self, path: VerbPath, wire: BodyFormat, timeout_s: float | None, n_body: int, rate: Rate | None
+    ) -> None:
         self.path = path
         self.wire = wire
         self.timeout_s = timeout_s
         self.n_body = n_body
+        self.rate = rate
 
 
 class KnownHeads:
@@ -50,7 +57,7 @@ class KnownHeads:
             return
         if len(self._heads) >= _MAX_HEADS:
             self._heads.clear()
-        self._heads[data[:end]] = KnownHead(hot.path, hot.wire, hot.timeout_s, hot.n_body)
+        self._heads[data[:end]] = KnownHead(hot.path, hot.wire, hot.timeout_s, hot.n_body, hot.rate)
 
     def forget(self) -> None:
         """Forget all: what they mean has changed."""

@@ -6,18 +6,20 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from server.build.source import ArchiveSource
 from server.metrics import Metrics
+from server.rights import Grant
 from server.settings import Settings
 from server.spec import MODEL_NAME, ModelSpec
 from server.store.errors import InvalidName, ModelNotReady
 from server.store.records import State, VersionRecord
-from server.web.auth import Gate
+from server.web.auditing import note_version
 from server.web.bodies import body_chunks, read_body
 from server.web.errors import BodyTooLarge, RegistrationFailed, RegistrationRefused
+from server.web.front import GRANT
 from server.web.interfaces import Catalog
 from server.web.paths import version_number
 from server.web.pointing_routes import add_pointing_routes, asked_by
@@ -34,13 +36,9 @@ _FORM_ALLOWANCE_BYTES = 5 * 2**20
 _STALL_S = 60.0
 
 
-def management_router(catalog: Catalog, settings: Callable[[], Settings], metrics: Metrics, gate: Gate) -> APIRouter:
-    """Return the routes, all of them behind ``gate``."""
-
-    async def guard(request: Request) -> None:
-        gate.check(request.scope["headers"], request.scope.get("client"))
-
-    router = APIRouter(prefix="/v1/models", dependencies=[Depends(guard)], tags=["management"])
+def management_router(catalog: Catalog, settings: Callable[[], Settings], metrics: Metrics) -> APIRouter:
+    """Return the routes."""
+    router = APIRouter(prefix="/v1/models", tags=["management"])
 
     waited: dict[int | str, dict[str, Any]] = {
         200: {"description": "The version is built and serves: the answer with ?wait=true"}
@@ -51,21 +49,23 @@ def management_router(catalog: Catalog, settings: Callable[[], Settings], metric
         if not MODEL_NAME.fullmatch(model):
             raise InvalidName(model)
         record = await _register(catalog, settings(), model, request)
+        note_version(request.scope, record.version)
         if wait:
             return _waited(await catalog.wait(model, record.version))
         return JSONResponse({**_brief(record), "status_url": _status_url(request, record)}, status_code=202)
 
     @router.get("", summary="List every version of every model")
-    async def models() -> dict[str, list[dict[str, Any]]]:
-        return {"models": [record.to_json() for record in catalog.models()]}
+    async def models(request: Request) -> dict[str, list[dict[str, Any]]]:
+        grant: Grant = request.scope[GRANT]
+        return {"models": [record.to_json() for record in catalog.models() if grant.covers(record.model)]}
 
     @router.get("/{model}/versions/{version}/status", summary="State, reason and progress of a version")
     async def status(model: str, version: str) -> dict[str, Any]:
         return catalog.version(model, version_number(version)).to_json()
 
     @router.post("/{model}/versions/{version}:activate", summary="Switch to a version, or roll back")
-    async def activate(model: str, version: str) -> dict[str, Any]:
-        return (await catalog.activate(model, version_number(version), by=asked_by())).to_json()
+    async def activate(model: str, version: str, request: Request) -> dict[str, Any]:
+        return (await catalog.activate(model, version_number(version), by=asked_by(request))).to_json()
 
     @router.delete("/{model}", status_code=204, summary="Delete a model")
     async def delete_model(model: str) -> Response:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter
 
 from server.signature import ModelSignature, TensorSignature
 from server.store.records import State, VersionRecord
-from server.web.auth import Gate
 from server.web.interfaces import Catalog
 from server.web.paths import version_number
 from server.web.predict import labelled_version
@@ -30,14 +29,9 @@ _STATES = {
 _DATA_TYPES = {"float16": "DT_HALF", "float32": "DT_FLOAT", "float64": "DT_DOUBLE"}
 
 
-def model_status_router(catalog: Catalog, gate: Gate | None) -> APIRouter:
-    """Return the routes; ``gate`` guards them where predictions are guarded, else it is None."""
-
-    async def guard(request: Request) -> None:
-        if gate is not None:
-            gate.check(request.scope["headers"], request.scope.get("client"))
-
-    router = APIRouter(prefix="/v1/models", dependencies=[Depends(guard)], tags=["models"])
+def model_status_router(catalog: Catalog) -> APIRouter:
+    """Return the routes."""
+    router = APIRouter(prefix="/v1/models", tags=["models"])
 
     @router.get("/{model}", summary="States of all versions")
     async def status(model: str) -> dict[str, Any]:

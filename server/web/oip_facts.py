@@ -7,7 +7,7 @@ statistics and the repository.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from typing import Any
 
@@ -93,12 +93,17 @@ def model_config(served: ResidentModel) -> dict[str, Any]:
     }
 
 
-def statistics_of(catalog: Catalog, name: str | None = None, number: int | None = None) -> dict[str, Any]:
-    """Return the statistics of one version, of a model's or of all that serve.
+def statistics_of(
+    catalog: Catalog, name: str | None = None, number: int | None = None, *, covers: Callable[[str], bool]
+) -> dict[str, Any]:
+    """Return the statistics of one version, of a model's or of all that serve and that ``covers`` lets be seen.
 
     Errors: those of ``Catalog.resolve``, where there is a name.
     """
-    served = [each.model for each in catalog.serving()] if name is None else [catalog.resolve(name, number)]
+    if name is None:
+        served = [each.model for each in catalog.serving() if covers(each.model.name)]
+    else:
+        served = [catalog.resolve(name, number)]
     return {"model_stats": [model_statistics(model) for model in served]}
 
 

@@ -9,12 +9,14 @@ from fastapi import APIRouter, Request, Response
 
 from server.protocol.errors import MalformedRequest
 from server.protocol.json_examples import parse_json
+from server.rights import Grant
 from server.settings import Settings
 from server.web.bodies import read_body
+from server.web.front import GRANT
 from server.web.interfaces import Catalog
 from server.web.request_headers import content_length
 
-__all__ = ["add_pointing_routes", "read_version"]
+__all__ = ["add_pointing_routes", "asked_by", "read_version"]
 
 
 def add_pointing_routes(router: APIRouter, catalog: Catalog, settings: Callable[[], Settings]) -> None:
@@ -45,13 +47,14 @@ def add_pointing_routes(router: APIRouter, catalog: Catalog, settings: Callable[
         return {"history": catalog.history(model)}
 
     @router.post("/{model}:rollback", summary="Activate the version that answered before")
-    async def rollback(model: str) -> dict[str, Any]:
-        return (await catalog.rollback(model, by=asked_by())).to_json()
+    async def rollback(model: str, request: Request) -> dict[str, Any]:
+        return (await catalog.rollback(model, by=asked_by(request))).to_json()
 
 
-def asked_by() -> str:
-    """Return who sends a request, for the history."""
-    return "api"
+def asked_by(request: Request) -> str:
+    """Return who sends a request, for the history: the name of its token."""
+    grant: Grant = request.scope[GRANT]
+    return grant.name
 
 
 def read_version(body: bytes) -> int:

@@ -18,6 +18,7 @@ from server.batching import DeadlineExceeded, ModelUnloaded
 from server.errors import RowwiseError
 from server.protocol import SHARED_PARSER_MAX_BYTES, TFS_JSON, WireFormat, WireRequest
 from server.request_counts import VersionRequests
+from server.rights import Rate
 from server.web.derivatives import VERBS, choose_derivative, read_query
 from server.web.errors import LabelNotFound, NotOffered, PathNotFound
 from server.web.interfaces import Answer, EntryPoint, RequestMetrics, ServedModel, ServingCatalog, Ticket
@@ -73,12 +74,13 @@ class Predictor:
         received_s: float,
         caller: str | None,
         wire: WireFormat = TFS_JSON,
+        rate: Rate | None = None,
     ) -> PredictCall:
         """Decode and admit a request. ``on_reply`` is called exactly once, here or later, unless it is abandoned.
 
         Units: ``timeout_s`` in seconds, counted from ``received_s``, when the request's headers were there, by the
             system's monotonic clock; None takes the model's own. ``caller`` tells whose bad rows are whose, ``wire``
-            how the body is read and the answer written.
+            how the body is read and the answer written, ``rate`` what its rows are charged to, beyond the first.
         """
         call = PredictCall(request_id, on_reply, explain=explain)
         if self._tracing is not None:
@@ -86,6 +88,7 @@ class Predictor:
         call.deadline = (received_s, timeout_s)
         call.caller = caller
         call.wire = wire
+        call.rate = rate
         try:
             self._decode(call, path, body)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets one answer
@@ -138,6 +141,9 @@ class Predictor:
     @staticmethod
     def _admit(call: PredictCall, served: EntryPoint, request: WireRequest) -> None:
         call.request = request
+        if call.rate is not None:
+            call.rate.charge(request.rows.n - 1)
+            call.rate = None  # not again, if another version takes its place
         received_s, timeout_s = call.deadline
         if request.timeout_s is not None:
             timeout_s = request.timeout_s if timeout_s is None else min(timeout_s, request.timeout_s)
@@ -218,6 +224,7 @@ class PredictCall:
         "deadline",
         "has_ended",
         "metrics",
+        "rate",
         "request",
         "request_id",
         "ticket",
@@ -237,6 +244,8 @@ class PredictCall:
         #: None until a version is known; then every end is counted there.
         self.metrics: VersionRequests | None = None
         self.wire: WireFormat = TFS_JSON
+        #: What its rows are charged to; None: nothing, or they are.
+        self.rate: Rate | None = None
         #: None until its body was read.
         self.request: WireRequest | None = None
         #: None until admitted.

@@ -110,6 +110,7 @@ STATUS: dict[type[RowwiseError], int] = {
     link.LinkGarbled: 500,
     # HTTP itself.
     web.WebError: 400,
+    web.AuditUnwritable: 503,
     web.BadHeader: 400,
     web.BodiesWaiting: 503,
     web.BodyDamaged: 400,
@@ -130,6 +131,7 @@ STATUS: dict[type[RowwiseError], int] = {
     web.NoConnectionLeft: 503,
     web.NotOffered: 501,
     web.PathNotFound: 404,
+    web.RateLimited: 429,
     web.RegistrationFailed: 400,
     web.RegistrationRefused: 400,
     web.SourceNotEnabled: 403,

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Protocol
 
+from server.rights import Rates
 from server.settings import Settings
 from server.web.auth import Gate
 from server.web.forwarding import Forwarder
@@ -71,9 +72,10 @@ def create_worker_app(
     *,
     engine_socket: Path,
     tracing: Tracing | None = None,
+    rates: Rates | None = None,
 ) -> tuple[Front, WorkerHealth]:
     """Return the ASGI callable of a worker, and what its probes ask."""
-    gate = Gate(None if settings.token is None else settings.token.get_secret_value())
+    gate = Gate(settings, rates=rates)
     health = WorkerHealth(link)
     predictor = Predictor(link.catalog, metrics, max_instances=settings.max_instances, tracing=tracing)
     catalog = link.catalog

@@ -26,7 +26,7 @@ from server.store.errors import Conflict, ModelNotFound, ModelNotReady, VersionN
 from server.store.index import check_label
 from server.store.records import State, VersionRecord
 from server.web import create_app
-from server.web.interfaces import ServedDerivative
+from server.web.interfaces import Batches, ServedDerivative
 
 LOCAL = ("127.0.0.1", 50_000)
 REMOTE = ("203.0.113.7", 50_000)
@@ -328,20 +328,20 @@ class ScriptedCatalog:
 class Service:
     """The web layer over a scripted catalog, and a caller of it."""
 
-    def __init__(self, upload_dir: Path, **settings: Any) -> None:
+    def __init__(self, upload_dir: Path, *, batches: Batches | None = None, **settings: Any) -> None:
         if "token" in settings:
             settings["token"] = SecretStr(settings["token"])
         self.upload_dir = upload_dir
         self.catalog = ScriptedCatalog(upload_dir)
         self.metrics = Metrics(process=False)
-        self.app = create_app(self.catalog, Settings(**settings), self.metrics)
+        self.app = create_app(self.catalog, Settings(**settings), self.metrics, batches)
 
     def request(self, method: str, path: str, *, client: tuple[str, int] = LOCAL, **options: Any) -> httpx.Response:
         """Send one request through httpx, without a socket."""
 
         async def send() -> httpx.Response:
             transport = httpx.ASGITransport(app=self.app, client=client)  # type: ignore[arg-type]
-            async with httpx.AsyncClient(transport=transport, base_url="http://rowwise") as http:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
                 return await http.request(method, path, **options)
 
         return asyncio.run(send())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -20,7 +21,8 @@ class ScriptedBatches:
     def __init__(self) -> None:
         self.asked: list[tuple[str | None, int]] = []
 
-    def recent(self, *, model: str | None = None, limit: int = 512) -> list[dict[str, Any]]:
+    def recent(self, *, model: str | None, limit: int, covers: Callable[[str], bool]) -> list[dict[str, Any]]:
+        assert covers("digits")
         self.asked.append((model, limit))
         return [{"id": 1}]
 

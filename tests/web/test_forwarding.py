@@ -57,7 +57,7 @@ class Pair:
         self, method: str, path: str, *, client: tuple[str, int] = LOCAL, **options: Any
     ) -> httpx.Response:
         transport = httpx.ASGITransport(app=self.front, client=client)  # type: ignore[arg-type]
-        async with httpx.AsyncClient(transport=transport, base_url="http://rowwise") as http:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             return await http.request(method, path, **options)
 
     def counted(self) -> dict[str, float]:

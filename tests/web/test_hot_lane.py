@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from server.rights import add_token, revoke_token
+from tests.web.rights import entry, tokens
 from tests.web.scripted import ScriptedAnswer
 from tests.web.sockets import Connection, Running, over_sockets, request, total, until
 
@@ -232,11 +234,81 @@ def test_stopping_does_not_wait_for_a_caller_who_sends_nothing(tmp_path: Path) -
     over_sockets(test, tmp_path)
 
 
-def test_a_gate_sends_predictions_past_it(tmp_path: Path) -> None:
+def plain(token: str, model: str = "sum") -> bytes:
+    """A request whose head is remembered."""
+    return request(1, 2, 3, path=f"/v1/models/{model}:predict", headers=f"Authorization: Bearer {token}\r\n")
+
+
+def test_predictions_with_a_token_are_hot_and_those_without_are_refused(tmp_path: Path) -> None:
+    async def test(server: Running, connection: Connection) -> None:
+        for data, status in (
+            (request(1, 2, 3), 401),
+            (plain("predict"), 200),
+            (plain("predict"), 200),
+            (plain("wrong"), 401),
+            (plain("read"), 403),
+            (plain("predict", "other-one"), 403),
+            (request(1, 2, 3), 401),
+        ):
+            connection.send(data)
+            assert (await connection.answer())[0] == status
+        known = server.front.known_heads._heads
+        assert len(known) == 1, "refused heads are not remembered"
+        assert b"Bearer predict" in next(iter(known))
+
+    over_sockets(test, tmp_path, tokens=tokens())
+
+
+def test_a_head_that_was_let_in_is_forgotten_with_its_token(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    add_token(file, entry("a", "predict"))
+    add_token(file, entry("b", "predict"))
+
+    async def test(server: Running, connection: Connection) -> None:
+        for _ in range(3):
+            connection.send(plain("a"))
+            assert total(await connection.answer()) == 6
+        revoke_token(file, "a")
+        server.front.gate.look()
+        for name, status in (("a", 401), ("b", 200), ("a", 401)):
+            connection.send(plain(name))
+            assert (await connection.answer())[0] == status
+
+    over_sockets(test, tmp_path / "uploads", tokens_file=file)
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_rows_of_gathered_predictions_count_for_their_tokens_rate(tmp_path: Path, together: int) -> None:
+    limited = entry("a", "predict", predict_rows_per_s=0.001, predict_rows_burst=8)
+    body = b'{"instances": [[1, 2, 3], [1, 2, 3]]}'
+    head = b"POST /v1/models/sum:predict HTTP/1.1\r\nHost: test\r\nX-API-Key: a\r\nContent-Length: %d\r\n\r\n"
+
+    async def test(server: Running, connection: Connection) -> None:
+        others = [connection, *[await server.connect() for _ in range(together - 1)]]
+        statuses = []
+        for _ in range(6 // together):
+            for one in others:
+                one.send(head % len(body) + body)
+            statuses += [(await one.answer())[0] for one in others]
+        # Of eight rows in the bucket each request takes two.
+        assert statuses == [200] * 4 + [429] * 2
+
+    over_sockets(test, tmp_path, tokens=(limited,))
+
+
+def test_where_the_callers_address_decides_heads_are_not_believed(tmp_path: Path) -> None:
+    async def test(server: Running, connection: Connection) -> None:
+        for _ in range(3):
+            connection.send(request(1, 2, 3))
+            assert total(await connection.answer()) == 6
+        assert not server.front.known_heads._heads
+
+    over_sockets(test, tmp_path, protect_predict=True, host_names=("test",))
+
+
+def test_a_refusal_does_not_wait_for_the_body(tmp_path: Path) -> None:
     async def test(_: Running, connection: Connection) -> None:
-        connection.send(request(1, 2, 3))
+        connection.send(b"POST /v1/models/sum:predict HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000\r\n\r\n")
         assert (await connection.answer())[0] == 401
-        connection.send(request(1, 2, 3, headers="Authorization: Bearer secret\r\n"))
-        assert total(await connection.answer()) == 6
 
     over_sockets(test, tmp_path, token="secret", protect_predict=True)

@@ -7,9 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from server.rights import ANYBODY, Grant
+from server.web.auth import allow
 from server.web.errors import NotOffered
+from server.web.scopes import OPEN, Rule
 
-__all__ = ["Call", "Ending", "Method", "StreamAnswer", "UnaryAnswer", "not_offered"]
+__all__ = ["Call", "Ending", "Method", "StreamAnswer", "UnaryAnswer", "allow_call", "not_offered"]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -24,6 +27,10 @@ class Call:
     timeout_s: float | None
     #: When it came, by the system's monotonic clock.
     received_s: float = field(default_factory=time.monotonic)
+    #: What its caller may do, where the method's rule asks.
+    grant: Grant = ANYBODY
+    #: Which model it is about, once that is known.
+    model: str | None = None
     #: What follows the answer beside its status.
     trailing: tuple[tuple[bytes, bytes], ...] = ()
 
@@ -56,11 +63,18 @@ QuickAnswer = Callable[[Call, bytes, Ending], Callable[[], None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """A method of a service: exactly one of these is there."""
+    """A method of a service: exactly one of the first three is there. ``rule``: who may call it."""
 
     unary: UnaryAnswer | None = None
     quick: QuickAnswer | None = None
     stream: StreamAnswer | None = None
+    rule: Rule = OPEN
+
+
+def allow_call(call: Call, model: str, rule: Rule) -> None:
+    """Let a call pass that turned out to be about a model. Errors: Forbidden."""
+    call.model = model
+    allow(call.grant, model, rule)
 
 
 def not_offered(sentence: str) -> Method:

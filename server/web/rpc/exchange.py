@@ -31,6 +31,7 @@ from server.web.rpc.framing import (
     unpacked,
 )
 from server.web.rpc.predictions import InternalFailure
+from server.web.scopes import PREDICT
 
 __all__ = ["Exchange"]
 
@@ -60,6 +61,7 @@ class Exchange:
         "_n_credited",
         "_n_held",
         "_path",
+        "_refusal",
         "_stream",
         "_take_back",
         "_task",
@@ -94,6 +96,9 @@ class Exchange:
         self._answered = False
         self._take_back: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None
+        #: Why a stream is to be refused, once its first bytes have come or a deadline has passed: gRPC's asyncio client
+        #: takes an answer that comes while it writes for an error of its own.
+        self._refusal: RowwiseError | None = None
         #: Messages of a stream, with the bytes that they took; None: there are no more.
         self._incoming: asyncio.Queue[tuple[bytes, int] | None] | None = None
         self._call = Call(
@@ -107,8 +112,14 @@ class Exchange:
         """Look at the headers."""
         try:
             self._call.timeout_s = deadline_s(self._headers.get(b"grpc-timeout"))
+            self._call.grant = self._front.gate.admit(self._method.rule, self._headers.items(), self._call.peer)
         except RowwiseError as error:
-            self._refuse(error)
+            if self._method.rule is PREDICT:
+                self._front.predictor.refused(error)
+            if self._method.stream is None:
+                self._refuse(error)
+            else:
+                self._refusal = error
             return
         if self._method.stream is not None:
             self._incoming = asyncio.Queue()
@@ -120,6 +131,9 @@ class Exchange:
     def received(self, data: bytes) -> None:
         """Take bytes of messages."""
         if self._has_ended:
+            return
+        if self._refusal is not None:
+            self._refuse(self._refusal)
             return
         try:
             if self._incoming is None:
@@ -134,7 +148,9 @@ class Exchange:
         """Note that no more comes."""
         if self._has_ended:
             return
-        if self._incoming is not None:
+        if self._refusal is not None:
+            self._refuse(self._refusal)
+        elif self._incoming is not None:
             self._incoming.put_nowait(None)
         elif not self._has_begun:
             error = MalformedRequest("the call ended before its message was complete")
@@ -323,6 +339,10 @@ class Exchange:
         if isinstance(error, RowwiseError):
             code, sentence = code_of(error), str(error)
             trailing = retry_metadata(error)
+            call = self._call
+            self._front.gate.refused(
+                error, what=self._path.decode("latin-1"), host=call.host, request_id=call.request_id, model=call.model
+            )
         else:
             request_id = self._call.request_id
             if not isinstance(error, InternalFailure):

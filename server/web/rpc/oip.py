@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
+
 from server.batching import Draining
 from server.protocol.messages import message_class
+from server.rights import AuditRecord
 from server.store.errors import ModelNotReady, VersionNotLoaded
 from server.web import oip_facts
+from server.web.auditing import audited
 from server.web.errors import NotOffered
 from server.web.front import Front
 from server.web.interfaces import Catalog, ResidentModel
 from server.web.paths import version_number
-from server.web.rpc.call import Call, Method
+from server.web.rpc.call import Call, Method, allow_call
 from server.web.rpc.predictions import Predictions
 from server.web.rpc.reading import read_message, write_message
+from server.web.scopes import ASK, MANAGE
 
 __all__ = ["OipService"]
 
@@ -63,45 +68,53 @@ class OipService:
         return write_message("inference.ModelConfigResponse", {"config": config})
 
     async def _statistics(self, call: Call, body: bytes) -> bytes:
-        self._check_reader(call)
         request = read_message("inference.ModelStatisticsRequest", body)
-        statistics = oip_facts.statistics_of(self._catalog, request.name or None, _version(request.version))
+        if request.name:
+            allow_call(call, request.name, ASK)
+        statistics = oip_facts.statistics_of(
+            self._catalog, request.name or None, _version(request.version), covers=call.grant.covers
+        )
         return write_message("inference.ModelStatisticsResponse", statistics)
 
     async def _index(self, call: Call, body: bytes) -> bytes:
-        self._check_manager(call)
         request = read_message("inference.RepositoryIndexRequest", body)
-        models = oip_facts.repository_index(self._catalog.models(), only_ready=request.ready)
+        records = [record for record in self._catalog.models() if call.grant.covers(record.model)]
+        models = oip_facts.repository_index(records, only_ready=request.ready)
         return write_message("inference.RepositoryIndexResponse", {"models": models})
 
     async def _load(self, call: Call, body: bytes) -> bytes:
-        self._check_manager(call)
         request = read_message("inference.RepositoryModelLoadRequest", body)
+        allow_call(call, request.model_name, MANAGE)
         if request.parameters:
             raise NotOffered(
                 "a model is loaded as it was built: send no 'parameters'; register another version with other options"
             )
-        await self._catalog.load(request.model_name, by="api")
+        async with self._audited(call, "RepositoryModelLoad"):
+            await self._catalog.load(request.model_name, by=call.grant.name)
         return message_class("inference.RepositoryModelLoadResponse")().SerializeToString()  # type: ignore[no-any-return]
 
     async def _unload(self, call: Call, body: bytes) -> bytes:
-        self._check_manager(call)
         request = read_message("inference.RepositoryModelUnloadRequest", body)
-        await self._catalog.unload(request.model_name, by="api")
+        allow_call(call, request.model_name, MANAGE)
+        async with self._audited(call, "RepositoryModelUnload"):
+            await self._catalog.unload(request.model_name, by=call.grant.name)
         return message_class("inference.RepositoryModelUnloadResponse")().SerializeToString()  # type: ignore[no-any-return]
 
     def _asked(self, call: Call, body: bytes) -> ResidentModel:
         """Return whom a request asks. Name and version are the first fields of each such request."""
-        self._check_reader(call)
         request = read_message("inference.ModelReadyRequest", body)
+        allow_call(call, request.name, ASK)
         return self._catalog.resolve(request.name, _version(request.version))
 
-    def _check_reader(self, call: Call) -> None:
-        if self._front.prediction_gate is not None:
-            self._front.prediction_gate.check(call.headers.items(), call.peer)
-
-    def _check_manager(self, call: Call) -> None:
-        self._front.management_gate.check(call.headers.items(), call.peer)
+    def _audited(self, call: Call, name: str) -> AbstractAsyncContextManager[None]:
+        record = AuditRecord(
+            who=call.grant.name,
+            what=f"/inference.GRPCInferenceService/{name}",
+            request_id=call.request_id,
+            host=call.host,
+            model=call.model,
+        )
+        return audited(self._front.gate.audit, record)
 
 
 def _version(text: str) -> int | None:

@@ -114,9 +114,12 @@ class Predictions:
     def _start(self, call: Call, body: bytes, target: _Target, on_end: Ending) -> Callable[[], None]:
         predictor = self._front.predictor
         try:
-            if self._front.prediction_gate is not None:
-                self._front.prediction_gate.check(call.headers.items(), call.peer)
             path, wire = target(body)
+            rate, gate = None, self._front.gate
+            if gate.guards_predictions:
+                # Each message is looked at: a stream may live longer than its token.
+                call.model = path.model
+                rate = gate.predict(call.headers.items(), call.peer, path.model)
         except RowwiseError as error:
             predictor.refused(error)
             on_end(None, error)
@@ -140,6 +143,7 @@ class Predictions:
             received_s=call.received_s,
             caller=call.host,
             wire=wire,
+            rate=rate,
         )
         return lambda: started.abandon(504 if _is_late(call) else CLIENT_GONE)
 

@@ -7,14 +7,14 @@ from typing import Any
 from server.protocol import MalformedRequest
 from server.protocol.messages import message_class
 from server.protocol.tfs_proto import read_model_spec
-from server.web.front import Front
 from server.web.interfaces import Catalog
 from server.web.model_status import model_metadata, version_status
 from server.web.paths import version_number
 from server.web.predict import labelled_version
-from server.web.rpc.call import Call, Method, not_offered
+from server.web.rpc.call import Call, Method, allow_call, not_offered
 from server.web.rpc.predictions import Predictions
 from server.web.rpc.reading import read_message, write_message
+from server.web.scopes import ASK
 
 __all__ = ["TfsServices"]
 
@@ -25,8 +25,7 @@ _NO_RELOADING = "models are registered and switched over HTTP (/v1/models), not 
 class TfsServices:
     """The services' methods over a catalog."""
 
-    def __init__(self, front: Front, catalog: Catalog, predictions: Predictions) -> None:
-        self._front = front
+    def __init__(self, catalog: Catalog, predictions: Predictions) -> None:
         self._catalog = catalog
         self.prediction_methods = {
             "Predict": Method(quick=predictions.predict),
@@ -66,9 +65,8 @@ class TfsServices:
 
     def _asked(self, call: Call, spec: Any) -> tuple[str, int | None]:
         """Return name and version that a ModelSpec means. Errors: not found; MalformedRequest."""
-        if self._front.prediction_gate is not None:
-            self._front.prediction_gate.check(call.headers.items(), call.peer)
         name, version, label = read_model_spec(spec)
+        allow_call(call, name, ASK)
         if label is not None:
             return name, labelled_version(self._catalog, name, label)
         return name, None if version is None else version_number(version)
