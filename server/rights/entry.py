@@ -17,6 +17,11 @@ class Scope(StrEnum):
     READ = "read"
     MANAGE = "manage"
 
+    @property
+    def bit(self) -> int:
+        """A number of its own, so that sets of scopes can be compared at once."""
+        return 1 << list(Scope).index(self)
+
 
 class TokenEntry(BaseModel):
     """A token by its name and its SHA-256, what it grants, on which models, and how often."""

@@ -18,7 +18,7 @@ _MAX_NAMES = 1_024
 class Grant:
     """The rights of one caller."""
 
-    __slots__ = ("_covered", "_fits", "managing", "name", "predicting", "scopes")
+    __slots__ = ("_covered", "_fits", "bits", "managing", "name", "predicting", "scopes")
 
     def __init__(
         self,
@@ -33,6 +33,8 @@ class Grant:
         self.name = name
         given = frozenset(scopes)
         self.scopes = given | {Scope.READ} if Scope.MANAGE in given else given
+        #: Those of its scopes.
+        self.bits = sum(scope.bit for scope in self.scopes)
         patterns = tuple(models)
         #: None: every name does.
         self._fits = None if "*" in patterns else re.compile("|".join(map(translate, patterns)))

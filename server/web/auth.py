@@ -17,7 +17,7 @@ from server.rights import ANYBODY, LOCAL, AuditLog, AuditRecord, Grant, Keyring,
 from server.settings import Settings
 from server.web.errors import Forbidden, RateLimited, Unauthorized, WebError
 from server.web.origins import Headers, check_host, check_local
-from server.web.scopes import MANAGE, PREDICT, READ, Rule
+from server.web.scopes import PREDICT, Rule
 
 __all__ = ["Gate", "Grant", "allow"]
 
@@ -93,20 +93,20 @@ class Gate:
         ``is_post``: a form in a browser could have sent it. Errors: Unauthorized where a token would help, Forbidden
         where none can, RateLimited.
         """
-        if self._names and rule.scopes:
+        if self._names and rule.bits:
             check_host(headers, names=self._names)
-        if not rule.scopes or (rule.is_open_with_predictions and not self.protects_predictions):
+        if not rule.bits or (rule.is_open_with_predictions and not self.protects_predictions):
             return ANYBODY
         if not self._keyring.is_configured:
             check_local(headers, client, names=self._names, is_post=is_post)
             return LOCAL
         grant = self._identify(headers)
-        if not rule.scopes & grant.scopes:
+        if not rule.bits & grant.bits:
             held = " and ".join(sorted(grant.scopes))
             raise Forbidden(f"token {grant.name!r} may {held}, which is not enough to {rule.does} here", who=grant.name)
         if rule.needs_all_models and not grant.is_unrestricted:
             raise Forbidden(f"token {grant.name!r} is for some models only, and this tells of all", who=grant.name)
-        if grant.managing is not None and rule in (READ, MANAGE):
+        if rule.is_counted and grant.managing is not None:
             _take_one(grant.managing, grant, "requests")
         return grant
 

@@ -6,7 +6,7 @@ Every name for the same thing has the same rule: TensorFlow Serving's paths, the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from server.rights import Scope
 
@@ -24,6 +24,14 @@ class Rule:
     scopes: frozenset[Scope]
     is_open_with_predictions: bool = False
     needs_all_models: bool = False
+    #: Whether it counts for the rate of requests other than predictions.
+    is_counted: bool = False
+    #: Those of the scopes.
+    bits: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Gather the bits."""
+        object.__setattr__(self, "bits", sum(scope.bit for scope in self.scopes))
 
     @property
     def does(self) -> str:
@@ -35,10 +43,10 @@ OPEN = Rule(frozenset())
 PREDICT = Rule(frozenset({Scope.PREDICT}), is_open_with_predictions=True)
 #: What a client of a model has to know: whether it answers, and what its inputs are called.
 ASK = Rule(frozenset(Scope), is_open_with_predictions=True)
-READ = Rule(frozenset({Scope.READ}))
+READ = Rule(frozenset({Scope.READ}), is_counted=True)
 #: Numbers of all models in one text.
 SCRAPE = Rule(frozenset({Scope.READ}), is_open_with_predictions=True, needs_all_models=True)
-MANAGE = Rule(frozenset({Scope.MANAGE}))
+MANAGE = Rule(frozenset({Scope.MANAGE}), is_counted=True)
 
 _V1 = "/v1/models/{model}"
 _V1_VERSION = f"{_V1}/versions/{{version}}"

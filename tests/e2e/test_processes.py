@@ -21,6 +21,8 @@ import pytest
 import tritonclient.grpc
 from server_process import ServerProcess, free_port
 
+from server.rights import TokenEntry, add_token, digest_of, revoke_token
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
 
 PREDICT = "/v1/models/digits:predict"
@@ -140,6 +142,41 @@ def test_sighup_to_the_supervisor_changes_settings_of_workers_that_run_and_of_th
     config.write_text("")
     parted.process.send_signal(signal.SIGHUP)
     until(lambda: statuses() == {200})
+
+
+def test_tokens_hold_in_every_process_and_their_rates_for_all_of_them_together(parted: ServerProcess) -> None:
+    tokens, config = parted.store.with_name("tokens.toml"), parted.store.with_name("rowwise.toml")
+    for name, limit in (("shop", {"predict_rows_per_s": 0.001, "predict_rows_burst": 9}), ("desk", {})):
+        digest = digest_of(name.encode()).hex()
+        entry = {"name": name, "sha256": digest, "scopes": ["predict", "manage"], "models": ["dig*"], **limit}
+        add_token(tokens, TokenEntry.model_validate(entry))
+
+    def ask(name: str | None, method: str = "POST", path: str = PREDICT) -> int:
+        """Over a connection of its own, which the kernel gives to either worker."""
+        headers = {} if name is None else {"Authorization": f"Bearer {name}"}
+        return httpx.request(method, parted.url + path, content=BODY, headers=headers, timeout=30).status_code
+
+    config.write_text(f"tokens_file = {json.dumps(str(tokens))}\n")
+    parted.process.send_signal(signal.SIGHUP)
+    until(lambda: {ask(None) for _ in range(8)} == {401})
+    assert {ask("desk") for _ in range(8)} == {200}
+    assert (
+        ask("desk", "GET", "/v1/models"),
+        ask("desk", "GET", "/v2/models/other"),
+        ask("desk", "GET", "/metrics"),
+    ) == (
+        200,
+        403,
+        403,
+    )
+    statuses = Counter(ask("shop") for _ in range(14))
+    # Two processes that take at the same moment may take one for the price of one; these do not.
+    assert statuses == {200: 9, 429: 5}
+    revoke_token(tokens, "desk")
+    until(lambda: {ask("desk") for _ in range(8)} | {ask("desk", "GET", "/v1/models")} == {401}, timeout_s=10)
+    config.write_text("")
+    parted.process.send_signal(signal.SIGHUP)
+    until(lambda: {ask(None) for _ in range(8)} | {ask(None, "GET", "/v1/models")} == {200})
 
 
 def test_answers_are_those_of_one_process_to_the_byte(server: ServerProcess, parted: ServerProcess) -> None:
