@@ -27,7 +27,7 @@ LET_IN: dict[Rule, set[str]] = {
     MANAGE: {"manage"},
 }
 #: Paths without a model that show each caller what is in his reach, which may be nothing.
-OF_NO_MODEL = {"/v1/models", "/v2/models/stats", "/v1/debug/batches", "/v2/repository/index"}
+OF_NO_MODEL = {"/v1/status", "/v1/models", "/v2/models/stats", "/v1/debug/batches", "/v2/repository/index"}
 
 
 class Batches:
@@ -59,7 +59,9 @@ def routes(made: Service) -> list[tuple[str, str]]:
 
 
 def rule_of(method: str, path: str) -> Rule:
-    is_prediction = path.endswith("/infer") or (":" in path and not path.endswith((":activate", ":rollback", ":shadow")))
+    is_prediction = path.endswith("/infer") or (
+        ":" in path and not path.endswith((":activate", ":rollback", ":shadow"))
+    )
     return PREDICT if is_prediction else route_rule(method, path)
 
 
