@@ -11,14 +11,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from server.graph_checks.xla_modules import leaves_by
+
 __all__ = ["CONDITIONS", "Condition"]
 
 Condition = Callable[[Any], str | None]
 
-#: What opens a module of MLIR's binary form, which names the ops that it holds in plain text.
-_MLIR = b"ML\xefR"
-#: Ops of StableHLO that leave the computation. A custom call runs code of whatever process it is in.
-_LEAVING = (b"custom_call", b"infeed", b"outfeed", b"send_v", b"recv_v")
 _EXECUTORS = ("", "DEFAULT", "SINGLE_THREADED_EXECUTOR")
 #: Of a call's configuration: what chooses other machines, processes or code.
 _FOREIGN_CONFIG = ("cluster_def", "device_filters", "rpc_options", "session_inter_op_thread_pool")
@@ -92,16 +90,16 @@ def _config(content: bytes) -> str | None:
 
 
 def _module(node: Any) -> str | None:
-    module = _bytes(node, "module")
-    if not module.startswith(_MLIR):
-        return "holds no module in MLIR's binary form; export the function again with jax2tf"
-    for word in _LEAVING:
-        if word in module:
-            return (
-                f"holds a module with {word.decode().removesuffix('_v')}, which calls code outside of it: export a "
-                "function without callbacks and without linear algebra that JAX hands to LAPACK"
-            )
-    return None
+    try:
+        leaving = leaves_by(_bytes(node, "module"))
+    except ValueError as error:
+        return f"holds what is no module of XLA as jax2tf writes it ({error}); export the function again with jax2tf"
+    if leaving is None:
+        return None
+    return (
+        f"holds a module with {leaving}, which is code or data outside of it: export a function without callbacks and "
+        "without linear algebra that JAX hands to LAPACK"
+    )
 
 
 #: Ops whose variable or table others find by its name.
