@@ -20,6 +20,7 @@ from rowwise._metadata import RemoteSignature
 from rowwise._pointing import Pointing
 from rowwise._predictions import Prediction, decode_predictions, encode_instances
 from rowwise._registration import UploadReader, prepare, spec_as_json
+from rowwise._source import source_parts
 from rowwise._watch import wait_until_available
 from rowwise.errors import BadAnswer, InvalidRequest, NotFound, Overloaded, WrongInputs
 from rowwise.progress import RegistrationView, view_for
@@ -85,7 +86,15 @@ class Client(Pointing):
         self._connection.close()
 
     def register(
-        self, name: str, target: Any, *, inputs: Mapping[str, Any] | None = None, **spec: Any
+        self,
+        name: str,
+        target: Any = None,
+        *,
+        source: str | Path | None = None,
+        weights: Mapping[str, Any] | Path | None = None,
+        function: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        **spec: Any,
     ) -> VersionStatus:
         """Register a per-example function as a new version of model ``name``, and wait until it is AVAILABLE.
 
@@ -95,11 +104,21 @@ class Client(Pointing):
         ``inputs``: by name a ``tf.TensorSpec``, an array that is one example, or a dict of ``dtype``, ``shape``
         and the details of a variable dimension (``max``, ``length_input``, ``lengths``). Not needed for a
         SavedModel, a built Keras model and a function with ``rowwise.example_model``.
+        ``source``, in place of a target: the text of a Python module, or a Path of one, that the server traces itself,
+        where its operator allows it. Its ``function`` (``predict``) reads ``weights``, arrays by name or the Path of an
+        ``.npz``, as ``weights[name]``. Nothing of it runs here.
         ``spec``: the registration's other options, such as ``max_batch`` or ``allow_looped``. With ``activate=False``
         it is waited for until it is BUILT, and serves once it is activated.
         Shapes: those of one example; None where examples differ.
         Errors: BuildFailed with the reason; CannotTrace; WrongInputs; Superseded; TimedOut; ServerRefused.
         """
+        if (target is None) == (source is None):
+            raise WrongInputs("register: expected a target or a source, one of them")
+        if source is not None:
+            form = source_parts(source, weights=weights, function=function, inputs=inputs, spec=spec)
+            return self._register_form(name, form, activates=spec.get("activate") is not False)
+        if weights is not None or function is not None:
+            raise WrongInputs("register: 'weights' and 'function' go with 'source'; a target has its own")
         with view_for(name, progress=self._progress) as view, tempfile.TemporaryDirectory(prefix="rowwise-") as scratch:
             submission = prepare(resolve(target), inputs=inputs, spec=spec, scratch=Path(scratch), view=view)
             with submission.archive.open("rb") as file:
@@ -112,6 +131,13 @@ class Client(Pointing):
                     "PUT", model_path(name), files=parts, timeout=httpx.Timeout(_UPLOAD_TIMEOUT_S)
                 )
             return self._wait(name, taken, view, activates=submission.spec.get("activate") is not False)
+
+    def _register_form(self, name: str, parts: Any, *, activates: bool) -> VersionStatus:
+        with view_for(name, progress=self._progress) as view:
+            taken = self._connection.send_json(
+                "PUT", model_path(name), files=parts, timeout=httpx.Timeout(_UPLOAD_TIMEOUT_S)
+            )
+            return self._wait(name, taken, view, activates=activates)
 
     def register_import(self, name: str, import_path: str, **spec: Any) -> VersionStatus:
         """Register a function that the server imports itself, ``MODULE:FUNCTION``, and wait until it is AVAILABLE.

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from pathlib import Path
 
 from server.build import Builder, BuildRequest, Progress
-from server.build.source import Source, source_from_json
+from server.build.source import SOURCE_FILE, Source, TextSource, source_from_json
 from server.catalog_options import BuildObserver
 from server.errors import RowwiseError
 from server.store import State, Store, StoreDamaged
@@ -97,6 +98,9 @@ class Building:
             life.progress = progress.to_json()
 
         await self._builder.build(request, on_progress)
+        if isinstance(request.source, TextSource):
+            # By the server, of what came: the builder is not asked what it was built from.
+            await loop.run_in_executor(None, _keep_text, request.source, request.output_dir)
         await loop.run_in_executor(None, self._store.commit, name, version)
 
     def _source(self, name: str, version: int) -> Source:
@@ -130,3 +134,12 @@ class Building:
         # A version that was built and can't be loaded stays as it is on disk; the store says no to failing it.
         with contextlib.suppress(RowwiseError):
             await asyncio.shield(loop.run_in_executor(None, self._store.fail, name, version, reason))
+
+
+def _keep_text(source: TextSource, artifact: Path) -> None:
+    """Keep source text with what was built from it. What the builder may have left under that name is replaced."""
+    path = artifact / SOURCE_FILE
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    with path.open("x", encoding="utf-8") as file:
+        file.write(source.text)

@@ -17,7 +17,7 @@ from typing import Any
 
 from server.background import Background
 from server.batching import Draining
-from server.build import ArchiveSource, Builder, ImportSource
+from server.build import Builder, ImportSource, Source
 from server.building import Building
 from server.catalog_options import BuildObserver, CatalogOptions
 from server.catalog_view import CatalogView
@@ -145,16 +145,15 @@ class Catalog(CatalogView):
                 self._missing[name] = "it is being built"
                 self._background.start(self._register_expected(name, target))
 
-    async def register(self, name: str, spec: ModelSpec, source: ArchiveSource | ImportSource) -> VersionRecord:
-        """Record a new version as BUILDING and start its build. An archive's file is moved into the store.
+    async def register(self, name: str, spec: ModelSpec, source: Source) -> VersionRecord:
+        """Record a new version as BUILDING and start its build. A file that was uploaded is moved into the store.
 
         Errors: InvalidName; StoreUnwritable; Draining.
         """
         loop = asyncio.get_running_loop()
         options = spec.model_dump(mode="json", exclude_unset=True)
-        archive = source.path if isinstance(source, ArchiveSource) else None
         create = partial(
-            self._store.create_version, name, options, source=_without_path(source.to_json()), archive=archive
+            self._store.create_version, name, options, source=_without_path(source.to_json()), archive=source.upload
         )
         self._refuse_if_draining()
         record = await asyncio.shield(loop.run_in_executor(None, create))

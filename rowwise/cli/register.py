@@ -16,13 +16,14 @@ __all__ = ["register"]
 def register(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the model on the server.")],
     target: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="PATH_OR_MODULE:FUNCTION",
+            metavar="[PATH_OR_MODULE:FUNCTION]",
+            show_default=False,
             help="A function of one example (models.digits:predict, ./digits.py:predict), or the path of a SavedModel "
             "directory or of an archive of one (.tar.gz, .zip).",
         ),
-    ],
+    ] = None,
     *,
     url: Url = "http://127.0.0.1:8000",
     token: Token = None,
@@ -38,6 +39,26 @@ def register(
             "allowed the package.",
         ),
     ] = False,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--source",
+            metavar="FILE",
+            help="Python file that the server traces, in place of a target: nothing of it runs here. Its operator has "
+            "to have allowed it.",
+            show_default=False,
+        ),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            "--weights", metavar="FILE", help="Arrays (.npz) for --source: weights[name].", show_default=False
+        ),
+    ] = None,
+    function: Annotated[
+        str | None,
+        typer.Option("--function", metavar="NAME", help="The function in --source (predict).", show_default=False),
+    ] = None,
     timeout_s: Annotated[
         float | None,
         typer.Option(
@@ -63,6 +84,8 @@ def register(
 
         rowwise register ranker ranker.py:rank --max-batch 128 --allow-looped NonMaxSuppressionV3
 
+        rowwise register scorer --source scorer.py --weights scorer.npz --function score
+
     Exit codes: 0 when the model is AVAILABLE, else 1 with the reason on standard error.
     """
     options = spec_options(spec)
@@ -70,8 +93,14 @@ def register(
         options["max_batch"] = max_batch
     if allow_looped:
         options["allow_looped"] = allow_looped
+    if (target is None) == (source is None):
+        raise typer.BadParameter("name a target or a --source, one of them")
+    if source is None and (weights is not None or function is not None):
+        raise typer.BadParameter("--weights and --function go with --source")
     with connected(url, token, ca=ca, register_timeout_s=timeout_s) as client:
-        if on_server:
+        if target is None:
+            status = client.register(name, source=source, weights=weights, function=function, **options)
+        elif on_server:
             status = client.register_import(name, target, **options)
         else:
             _load_tensorflow_for(target)

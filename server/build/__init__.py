@@ -25,7 +25,7 @@ from server.build.errors import (
 from server.build.jailing import BuildJail, JailPolicy
 from server.build.limits import ArchiveLimits, BuildLimits
 from server.build.request import BuildRequest, Progress
-from server.build.source import ArchiveSource, ImportSource
+from server.build.source import ArchiveSource, ImportSource, Source, TextSource
 from server.build.supervisor import Builder, builder_environment
 
 __all__ = [
@@ -51,6 +51,8 @@ __all__ = [
     "NotASavedModel",
     "NotAnArchive",
     "Progress",
+    "Source",
     "SourceRefused",
+    "TextSource",
     "builder_environment",
 ]

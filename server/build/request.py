@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from server.build.source import ArchiveSource, ImportSource, source_from_json
+from server.build.source import Source, source_from_json
 
 __all__ = [
     "MAX_LINE_BYTES",
@@ -44,6 +45,9 @@ MAX_LINE_BYTES = 2**20
 #: A failure's sentence is for people and for a state file; compilers can write megabytes.
 _MAX_MESSAGE_CHARS = 16_000
 
+#: Where this package was imported from.
+_INSTALLATION = Path(__file__).parents[2]
+
 _EVENTS_OPTION = "--events-fd"
 
 
@@ -58,7 +62,7 @@ class BuildRequest:
     name: str
     version: int
     spec: Mapping[str, Any]
-    source: ArchiveSource | ImportSource
+    source: Source
     source_dir: Path
     output_dir: Path
     import_packages: tuple[str, ...] = ()
@@ -76,6 +80,12 @@ class BuildRequest:
             "import_packages": list(self.import_packages),
             "batch_limit": self.batch_limit,
         }
+
+    def without_paths(self, text: str) -> str:
+        """Return a message without where store and server lie: who reads it may be a stranger to this machine."""
+        for directory in (self.source_dir, self.output_dir, _INSTALLATION, sys.prefix):
+            text = text.replace(f"{directory}/", "")
+        return text
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> BuildRequest:
@@ -178,7 +188,7 @@ class WorkerChannel:
 
     def failed(self, error: BaseException) -> None:
         """Say why there will be no artifact."""
-        message = str(error) or repr(error)
+        message = self.request.without_paths(str(error) or repr(error))
         if len(message) > _MAX_MESSAGE_CHARS:
             message = message[:_MAX_MESSAGE_CHARS] + f"... ({len(message) - _MAX_MESSAGE_CHARS} characters more)"
         self._say({"event": "failed", "kind": type(error).__name__, "message": message})

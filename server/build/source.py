@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-__all__ = ["ArchiveSource", "ImportSource", "Source", "source_from_json"]
+__all__ = ["SOURCE_FILE", "ArchiveSource", "ImportSource", "Source", "TextSource", "source_from_json"]
+
+#: What source text is called, in messages and beside an artifact that was built from it.
+SOURCE_FILE = "source.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,11 @@ class ArchiveSource:
 
     path: Path
     filename: str
+
+    @property
+    def upload(self) -> Path | None:
+        """The file that came with it, which the store takes over."""
+        return self.path
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types; ``source_from_json`` takes them back."""
@@ -38,6 +46,11 @@ class ImportSource:
 
     target: str
 
+    @property
+    def upload(self) -> Path | None:
+        """Nothing was uploaded."""
+        return None
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types; ``source_from_json`` takes them back."""
         return {"kind": "import", "target": self.target}
@@ -48,7 +61,35 @@ class ImportSource:
         return cls(target=str(value["target"]))
 
 
-Source = ArchiveSource | ImportSource
+@dataclass(frozen=True, slots=True)
+class TextSource:
+    """A Python module as text, of which ``function`` is registered. ``path``: its weights, an ``.npz``, or None."""
+
+    is_callers_code: ClassVar[bool] = True
+
+    text: str
+    function: str
+    path: Path | None = None
+
+    @property
+    def upload(self) -> Path | None:
+        """The file that came with it, which the store takes over."""
+        return self.path
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON types; ``source_from_json`` takes them back."""
+        has_weights = self.path is not None
+        where = {"path": str(self.path)} if has_weights else {}
+        return {"kind": "text", "text": self.text, "function": self.function, "has_weights": has_weights, **where}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> TextSource:
+        """Build from ``to_json``'s result. Errors: KeyError."""
+        path = Path(value["path"]) if value["has_weights"] else None
+        return cls(text=str(value["text"]), function=str(value["function"]), path=path)
+
+
+Source = ArchiveSource | ImportSource | TextSource
 
 
 def source_from_json(value: Mapping[str, Any]) -> Source:
@@ -58,5 +99,7 @@ def source_from_json(value: Mapping[str, Any]) -> Source:
             return ArchiveSource.from_json(value)
         case "import":
             return ImportSource.from_json(value)
+        case "text":
+            return TextSource.from_json(value)
         case kind:
-            raise ValueError(f"source kind {kind!r} is unknown: expected 'archive' or 'import'")
+            raise ValueError(f"source kind {kind!r} is unknown: expected 'archive', 'import' or 'text'")

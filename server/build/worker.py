@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from server.build.archive import extract_saved_model
 from server.build.importing import import_function
 from server.build.request import BuildRequest, WorkerChannel
-from server.build.source import ArchiveSource
+from server.build.source import ArchiveSource, TextSource
 from server.spec import ModelSpec
 from server.thread_pools import keep_pools_apart
 from server.xla_cache import keep_executables
@@ -65,6 +65,18 @@ def _declarer(request: BuildRequest, spec: ModelSpec) -> Callable[[], Declaratio
 
             check_saved_model(saved_model)
             return declaration_of_saved_model(saved_model, spec)
+
+    elif isinstance(source, TextSource):
+        from server.build.source_text import function_of_text, read_weights, written
+
+        text = written(source.text, request.source_dir)
+        weights = {} if source.path is None else read_weights(source.path)
+        function, module = function_of_text(text, source.function, weights)
+
+        def declare() -> Declaration:
+            from server.build.declaration import declaration_of_function
+
+            return declaration_of_function(function, module, spec)
 
     else:
         function, module = import_function(source.target, request.import_packages)

@@ -215,7 +215,7 @@ class WorkerProcess:
         await self._kill()
         # Its last writer gone, the output ends; what it wrote last may still be in the pipe.
         await asyncio.wait({self._tail.ended}, timeout=_REAP_S)
-        output = self._tail.lines()
+        output = tuple(map(self._request.without_paths, self._tail.lines()))
         if code == os.CLD_EXITED and self._is_wrapped and status > _BY_SIGNAL:
             code, status = os.CLD_KILLED, status - _BY_SIGNAL
         if code == os.CLD_EXITED:

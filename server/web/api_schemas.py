@@ -87,7 +87,23 @@ SCHEMAS: Json = {
         **_object("import_path", import_path={**_TEXT, "description": "MODULE:FUNCTION"}, spec=_ref("ModelSpec")),
         "description": "Options may stand under 'spec', or beside 'import_path'",
     },
-    "Upload": _object("archive", archive=_OCTETS, spec=_ref("ModelSpec")),
+    "SourceText": {
+        **_object(
+            "source",
+            source={
+                **_TEXT,
+                "description": "A Python module with a function of one example; numpy arrays as weights[name]",
+            },
+            function={**_TEXT, "description": "Its name: predict if it is left out"},
+            weights={**_TEXT, "format": "byte", "description": "An .npz of arrays, in base64"},
+            spec=_ref("ModelSpec"),
+        ),
+        "description": "Where the operator allows it. Options may stand under 'spec', or beside 'source'",
+    },
+    "Upload": {
+        **_object(archive=_OCTETS, source=_TEXT, function=_TEXT, weights=_OCTETS, spec=_ref("ModelSpec")),
+        "oneOf": [{"required": ["archive"]}, {"required": ["source"]}],
+    },
 }
 
 #: Bodies that the application behind the front reads, by method and path.
@@ -95,7 +111,7 @@ BODIES: dict[tuple[str, str], Json] = {
     ("put", "/v1/models/{model}"): {
         "required": True,
         "content": {
-            "application/json": {"schema": _ref("Import")},
+            "application/json": {"schema": {"oneOf": [_ref("Import"), _ref("SourceText")]}},
             "multipart/form-data": {
                 "schema": _ref("Upload"),
                 "encoding": {"spec": {"contentType": "application/json"}},

@@ -268,8 +268,8 @@ class SourceNotEnabled(WebError):
 
     def __init__(self) -> None:
         super().__init__(
-            "registration from 'source' is not enabled on this server: upload a SavedModel archive, "
-            "or name an 'import_path' that the operator allowed"
+            "registration from 'source' is not enabled on this server: upload a SavedModel archive, or name an "
+            "'import_path' that the operator allowed; the operator enables it with --allow-source"
         )
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from server.build.source import ArchiveSource
+from server.build.source import ArchiveSource, Source, TextSource
 from server.metrics import Metrics
 from server.rights import Grant
 from server.settings import Settings
 from server.spec import MODEL_NAME, ModelSpec
-from server.store.errors import InvalidName, ModelNotReady
+from server.store.errors import InvalidName, ModelNotReady, unwritable
 from server.store.records import State, VersionRecord
 from server.web.auditing import note_version
 from server.web.bodies import body_chunks, read_body
@@ -26,7 +30,8 @@ from server.web.pointing_routes import add_pointing_routes, asked_by
 from server.web.registration import read_registration, read_spec
 from server.web.request_headers import content_length
 from server.web.shadow_routes import add_shadow_routes
-from server.web.uploads import receive_upload
+from server.web.source_text import function_name, source_text
+from server.web.uploads import Upload, receive_upload
 
 __all__ = ["management_router"]
 
@@ -125,13 +130,11 @@ async def _register(catalog: Catalog, settings: Settings, model: str, request: R
             path=catalog.new_upload_path(),
             max_archive_bytes=settings.max_archive_bytes,
             check_spec=read_spec,
+            allow_source=settings.allow_source,
         )
-        try:
+        async with _unless_taken(upload.path):
             spec = ModelSpec() if upload.spec is None else read_spec(upload.spec)
-            return await catalog.register(model, spec, ArchiveSource(upload.path, upload.filename))
-        except BaseException:
-            upload.path.unlink(missing_ok=True)
-            raise
+            return await catalog.register(model, spec, _uploaded(upload))
     if kind in {b"application/json", b""}:
         body = await read_body(
             request.receive,
@@ -140,12 +143,43 @@ async def _register(catalog: Catalog, settings: Settings, model: str, request: R
             setting="max_body_bytes",
             timeout_s=settings.default_timeout_ms / 1e3,
         )
-        spec, source = read_registration(body, settings)
-        return await catalog.register(model, spec, source)
+        spec, source, weights = read_registration(body, settings)
+        if weights is None:
+            return await catalog.register(model, spec, source)
+        path = catalog.new_upload_path()
+        async with _unless_taken(path):
+            return await catalog.register(model, spec, await _with_weights(source, weights, path))
     raise RegistrationRefused(
         f"Content-Type {kind.decode('latin-1')[:100]!r} is no registration: send multipart/form-data with 'archive' "
         "and 'spec', or application/json with 'import_path'"
     )
+
+
+def _uploaded(upload: Upload) -> Source:
+    if upload.source is not None:
+        return TextSource(source_text(upload.source), function_name(upload.function), upload.path)
+    assert upload.path is not None, "a form without source has an archive"
+    return ArchiveSource(upload.path, upload.filename)
+
+
+async def _with_weights(source: Source, weights: bytes, path: Path) -> Source:
+    assert isinstance(source, TextSource), "nothing else has weights"
+    try:
+        await asyncio.to_thread(path.write_bytes, weights)
+    except OSError as error:
+        raise unwritable("the weights", error) from error
+    return replace(source, path=path)
+
+
+@asynccontextmanager
+async def _unless_taken(path: Path | None) -> AsyncIterator[None]:
+    """Remove an uploaded file if what is done with it fails."""
+    try:
+        yield
+    except BaseException:
+        if path is not None:
+            path.unlink(missing_ok=True)  # noqa: ASYNC240 - one system call; a thread would outlive a cancel
+        raise
 
 
 def _waited(record: VersionRecord) -> Response:

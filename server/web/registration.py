@@ -7,12 +7,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from server.build.source import ImportSource
+from server.build.source import ImportSource, TextSource
 from server.protocol.errors import MalformedRequest
 from server.protocol.json_examples import json_kind, parse_json
 from server.settings import Settings
 from server.spec import ModelSpec
 from server.web.errors import ImportNotAllowed, RegistrationRefused, SourceNotEnabled
+from server.web.source_text import function_name, source_text, weights_bytes
 
 __all__ = ["read_registration", "read_spec"]
 
@@ -26,16 +27,24 @@ def read_spec(text: bytes) -> ModelSpec:
     return _validated(_parsed(text, "spec"))
 
 
-def read_registration(body: bytes, settings: Settings) -> tuple[ModelSpec, ImportSource]:
-    """Read a JSON registration: ``import_path``, and the specification's fields beside it or under ``spec``.
+def read_registration(body: bytes, settings: Settings) -> tuple[ModelSpec, ImportSource | TextSource, bytes | None]:
+    """Read a JSON registration: ``import_path`` or ``source``, and the specification beside it or under ``spec``.
 
-    Errors: RegistrationRefused, ImportNotAllowed, SourceNotEnabled.
+    Returns the weights that came with the source as well, None if there are none.
+    Errors: RegistrationRefused, ImportNotAllowed, SourceNotEnabled, BodyTooLarge.
     """
     message = _parsed(body, "the body")
     if not isinstance(message, dict):
         raise RegistrationRefused(f"the body must be a JSON object, got {json_kind(message)}")
     if "source" in message:
-        raise SourceNotEnabled
+        if not settings.allow_source:
+            raise SourceNotEnabled
+        if "import_path" in message:
+            raise RegistrationRefused("send either 'source' or 'import_path', not both")
+        text = source_text(message.pop("source"))
+        function = function_name(message.pop("function", None))
+        weights = weights_bytes(message.pop("weights", None))
+        return _beside(message), TextSource(text, function), weights
     target = message.pop("import_path", None)
     if not isinstance(target, str):
         raise RegistrationRefused(
@@ -48,12 +57,17 @@ def read_registration(body: bytes, settings: Settings) -> tuple[ModelSpec, Impor
     module = match["module"]
     if not any(module == package or module.startswith(package + ".") for package in settings.import_packages):
         raise ImportNotAllowed(target[:200], settings.import_packages)
-    if "spec" in message:
-        spec = message.pop("spec")
-        if message:
-            raise RegistrationRefused(f"send the specification under 'spec' or beside it, not both: {sorted(message)}")
-        message = spec
-    return _validated(message), ImportSource(target)
+    return _beside(message), ImportSource(target), None
+
+
+def _beside(message: dict[str, Any]) -> ModelSpec:
+    """Read what is left of a message: the specification's fields, or one ``spec`` with all of them."""
+    if "spec" not in message:
+        return _validated(message)
+    spec = message.pop("spec")
+    if message:
+        raise RegistrationRefused(f"send the specification under 'spec' or beside it, not both: {sorted(message)}")
+    return _validated(spec)
 
 
 def _parsed(text: bytes, what: str) -> Any:

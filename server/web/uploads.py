@@ -1,4 +1,4 @@
-"""Multipart registrations, streamed: the archive goes to disk as it arrives, under a limit, never into memory.
+"""Multipart registrations, streamed: archive or weights go to disk as they arrive, under a limit, never into memory.
 
 The parser is a machine without IO: bytes in, parts out. Writing happens on a thread, a megabyte at a time, so that
 a slow disk holds up the upload and not the predictions.
@@ -16,26 +16,35 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from server.store.errors import unwritable
-from server.web.errors import BodyTooLarge, RegistrationRefused
+from server.web.errors import BodyTooLarge, RegistrationRefused, SourceNotEnabled
+from server.web.source_text import MAX_SOURCE_BYTES
 
 __all__ = ["Form", "Upload", "receive_upload"]
 
 _MIB = 2**20
 #: Bytes that are collected before a write: fewer, larger trips to the thread.
 _WRITE_BYTES = _MIB
-#: Longest part besides the archive. A specification with a thousand probe inputs is a few hundred kilobytes.
-_MAX_SPEC_BYTES = 4 * _MIB
+#: Longest parts besides the file. A specification with a thousand probe inputs is a few hundred kilobytes.
+_MAX_TEXT_BYTES = {"spec": 4 * _MIB, "source": MAX_SOURCE_BYTES, "function": 1_000}
+_ARCHIVE, _WEIGHTS = "archive", "weights"
+#: What only source registrations have.
+_OF_SOURCE = frozenset({"source", "function", _WEIGHTS})
 _MAX_HEADERS_BYTES = 16 * 1024
 _MAX_FILENAME_CHARS = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What a multipart registration held: the archive is at ``path``, ``spec`` is its JSON or None."""
+    """What a multipart registration held: an archive at ``path``, or ``source`` with its weights there, if it has any.
 
-    path: Path
+    ``spec`` is its JSON or None; ``filename`` the caller's name of the file.
+    """
+
+    path: Path | None
     filename: str
     spec: bytes | None
+    source: bytes | None = None
+    function: bytes | None = None
 
 
 async def receive_upload(
@@ -45,14 +54,16 @@ async def receive_upload(
     path: Path,
     max_archive_bytes: int,
     check_spec: Callable[[bytes], object],
+    allow_source: bool = False,
 ) -> Upload:
-    """Write the part ``archive`` to ``path`` and return it with the part ``spec``.
+    """Write the part ``archive`` or ``weights`` to ``path`` and return it with the other parts.
 
     ``check_spec`` is called as soon as the specification is complete: what it raises ends the upload. Whatever is
     raised here, no file is left at ``path``.
-    Errors: RegistrationRefused; BodyTooLarge; StoreUnwritable; those of ``chunks`` and ``check_spec``.
+    Errors: RegistrationRefused; BodyTooLarge; SourceNotEnabled; StoreUnwritable; those of ``chunks`` and
+        ``check_spec``.
     """
-    form = Form(content_type, max_archive_bytes=max_archive_bytes)
+    form = Form(content_type, max_archive_bytes=max_archive_bytes, allow_source=allow_source)
     spec_checked = False
     complete = False
     try:
@@ -69,17 +80,16 @@ async def receive_upload(
             await _write(file, form)
         finally:
             await asyncio.to_thread(file.close)
-        if form.filename is None:
-            raise RegistrationRefused(
-                "the form has no part 'archive': send a SavedModel directory packed as .tar.gz or .zip under that name"
-            )
-        complete = True
+        form.check_parts()
+        complete = form.file_part is not None
     except OSError as error:
         raise unwritable("the archive", error) from error
     finally:
         if not complete:
             path.unlink(missing_ok=True)  # noqa: ASYNC240 - one system call; a thread would outlive a cancel
-    return Upload(path, form.filename, form.spec)
+    return Upload(
+        path if complete else None, form.filename, form.spec, source=form.text("source"), function=form.text("function")
+    )
 
 
 async def _write(file: BinaryIO, form: Form) -> None:
@@ -89,29 +99,31 @@ async def _write(file: BinaryIO, form: Form) -> None:
 
 
 class Form:
-    """A form as it arrives, in pieces of any size. ``pending`` are bytes of the archive that wait to be written.
+    """A form as it arrives, in pieces of any size. ``pending`` are bytes of its file that wait to be written.
 
-    Errors, wherever bytes are taken: RegistrationRefused; BodyTooLarge.
+    Errors, wherever bytes are taken: RegistrationRefused; BodyTooLarge; SourceNotEnabled.
     """
 
-    def __init__(self, content_type: bytes, *, max_archive_bytes: int) -> None:
+    def __init__(self, content_type: bytes, *, max_archive_bytes: int, allow_source: bool = False) -> None:
         _, options = parse_options_header(content_type)
         boundary = options.get(b"boundary")
         if not boundary:
             raise RegistrationRefused("Content-Type multipart/form-data names no boundary")
         self._max_archive_bytes = max_archive_bytes
+        self._allow_source = allow_source
         self.pending = bytearray()
-        #: Name of the archive's file; None until its part has begun.
-        self.filename: str | None = None
-        #: None until the part is complete.
-        self.spec: bytes | None = None
-        self._n_archive_bytes = 0
+        #: "archive" or "weights", once that part has begun, and the name that its file has with the caller.
+        self.file_part: str | None = None
+        self.filename = ""
+        self._n_file_bytes = 0
         self._header_name = bytearray()
         self._header_value = bytearray()
         self._headers: dict[bytes, bytes] = {}
         self._n_header_bytes = 0
         self._part: str | None = None
-        self._spec = bytearray()
+        #: Parts that are texts; those in ``_whole`` are complete.
+        self._texts: dict[str, bytearray] = {}
+        self._whole: set[str] = set()
         self._ended = False
         try:
             self._parser = MultipartParser(
@@ -136,6 +148,26 @@ class Form:
             self._parser.write(chunk)
         except FormParserError as error:
             raise RegistrationRefused(f"the body is not multipart/form-data: {error}") from None
+
+    def text(self, part: str) -> bytes | None:
+        """Return a part that is a text, once it is complete."""
+        return bytes(self._texts[part]) if part in self._whole else None
+
+    @property
+    def spec(self) -> bytes | None:
+        """The specification's JSON, once it is complete."""
+        return self.text("spec")
+
+    def check_parts(self) -> None:
+        """See that there is something to register."""
+        if self.text("source") is None and self.file_part != _ARCHIVE:
+            or_source = ", or 'source'" if self._allow_source else ""
+            raise RegistrationRefused(
+                f"the form has no part 'archive'{or_source}: send a SavedModel directory packed as .tar.gz or .zip "
+                "under that name"
+            )
+        if self.text("source") is not None and self.file_part == _ARCHIVE:
+            raise RegistrationRefused("send either 'source' or 'archive', not both")
 
     def close(self) -> None:
         """Say that the body is over."""
@@ -168,29 +200,38 @@ class Form:
     def _on_headers_finished(self) -> None:
         _, options = parse_options_header(self._headers.get(b"content-disposition", b""))
         name = options.get(b"name", b"").decode("utf-8", "replace")
-        if name not in {"archive", "spec"}:
+        if name not in {_ARCHIVE, _WEIGHTS, *_MAX_TEXT_BYTES}:
             raise RegistrationRefused(f"the form's part {name[:60]!r} is unknown: send 'archive' and 'spec'")
-        if (self.filename if name == "archive" else self.spec) is not None:
+        if name in _OF_SOURCE and not self._allow_source:
+            raise SourceNotEnabled
+        if name in self._texts or name == self.file_part:
             raise RegistrationRefused(f"the form has more than one part {name!r}")
         self._part = name
-        if name == "archive":
-            filename = options.get(b"filename", b"archive").decode("utf-8", "replace")
-            self.filename = filename[:_MAX_FILENAME_CHARS]
+        if name in _MAX_TEXT_BYTES:
+            self._texts[name] = bytearray()
+            return
+        if self.file_part is not None:
+            raise RegistrationRefused("send either 'archive' or 'weights', not both")
+        self.file_part = name
+        self.filename = options.get(b"filename", name.encode()).decode("utf-8", "replace")[:_MAX_FILENAME_CHARS]
 
     def _on_part_data(self, data: bytes, start: int, end: int) -> None:
-        if self._part == "archive":
-            self._n_archive_bytes += end - start
-            if self._n_archive_bytes > self._max_archive_bytes:
-                raise BodyTooLarge("the archive", limit_bytes=self._max_archive_bytes, setting="max_archive_bytes")
+        part = self._part
+        assert part is not None, "headers came first"
+        if part == self.file_part:
+            self._n_file_bytes += end - start
+            if self._n_file_bytes > self._max_archive_bytes:
+                raise BodyTooLarge(f"the {part}", limit_bytes=self._max_archive_bytes, setting="max_archive_bytes")
             self.pending += data[start:end]
-        else:
-            if len(self._spec) + end - start > _MAX_SPEC_BYTES:
-                raise BodyTooLarge("the part 'spec'", limit_bytes=_MAX_SPEC_BYTES, setting="fixed")
-            self._spec += data[start:end]
+            return
+        text, limit_bytes = self._texts[part], _MAX_TEXT_BYTES[part]
+        if len(text) + end - start > limit_bytes:
+            raise BodyTooLarge(f"the part {part!r}", limit_bytes=limit_bytes, setting="fixed")
+        text += data[start:end]
 
     def _on_part_end(self) -> None:
-        if self._part == "spec":
-            self.spec = bytes(self._spec)
+        if self._part in self._texts:
+            self._whole.add(self._part)
 
     def _on_end(self) -> None:
         self._ended = True

@@ -232,6 +232,27 @@ def test_register_on_the_server_sends_the_import_path(run, url, server):
     assert json.loads(server.requests[0][3]) == {"import_path": "models.digits:predict"}
 
 
+def test_register_sends_a_source_file_with_its_weights(run, url, server, tmp_path):
+    (tmp_path / "scorer.py").write_text("def score(x): return x\n")
+    np.savez(tmp_path / "w.npz", w=np.ones(3))
+
+    answer = run(
+        *("register", "scorer", "--source", str(tmp_path / "scorer.py"), "--weights", str(tmp_path / "w.npz")),
+        *("--function", "score", "--url", url),
+    )
+
+    assert answer.exit_code == 0, answer.stderr
+    form = server.last_parts()
+    assert form["source"][1] == b"def score(x): return x\n"
+    assert form["weights"][1] == (tmp_path / "w.npz").read_bytes()
+
+
+def test_register_takes_a_target_or_a_source(run, url, server):
+    assert run("register", "scorer", "--url", url).exit_code == 2
+    assert run("register", "scorer", "models.digits:predict", "--weights", "w.npz", "--url", url).exit_code == 2
+    assert server.requests == []
+
+
 def test_the_environment_names_server_and_token(run, url, server):
     server.token = "secret"
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import math
 
@@ -186,6 +187,31 @@ def test_a_server_side_import_is_asked_for_as_json(client, server):
 
     assert status.state == "AVAILABLE"
     assert json.loads(server.requests[0][3]) == {"import_path": "models.digits:predict", "max_batch": 8}
+
+
+def test_source_text_goes_up_with_its_weights_and_nothing_of_it_runs_here(client, server):
+    text = "raise RuntimeError('it ran')\n"
+
+    status = client.register(
+        "scored", source=text, weights={"w": np.ones(3)}, function="score", inputs={"x": np.zeros(3)}, max_batch=4
+    )
+
+    assert status.state == "AVAILABLE"
+    form = server.last_parts()
+    assert form["source"][1].decode() == text
+    assert form["function"][1] == b"score"
+    assert json.loads(form["spec"][1]) == {"inputs": {"x": {"dtype": "float64", "shape": [3]}}, "max_batch": 4}
+    with np.load(io.BytesIO(form["weights"][1])) as loaded:
+        np.testing.assert_array_equal(loaded["w"], np.ones(3))
+
+
+def test_a_registration_has_a_target_or_a_source(client, archive, server):
+    for options in ({}, {"target": archive, "source": "x = 1"}, {"target": archive, "weights": {}}):
+        with pytest.raises(WrongInputs, match="register:"):
+            client.register("m", **options)
+    with pytest.raises(WrongInputs, match="got Python objects"):
+        client.register("m", source="x = 1", weights={"w": object()})
+    assert server.requests == []
 
 
 def test_a_taken_registration_without_a_status_url_is_a_bad_answer(client, server, archive):
