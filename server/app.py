@@ -259,7 +259,7 @@ def _build_limits(settings: Settings) -> BuildLimits:
 
 
 def _jail_policy(settings: Settings) -> JailPolicy:
-    kept_secret = (settings.store, settings.config, settings.tls_key)
+    kept_secret = (settings.store, settings.config, settings.tls_key, settings.tokens_file, settings.audit_log)
     return JailPolicy(
         mode=settings.jail,
         user=settings.build_user,
