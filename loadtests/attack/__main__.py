@@ -94,7 +94,7 @@ def _target(directory: Path, stack: ExitStack) -> Target:
             lambda port: [
                 *rowwise_command(port, store=directory / "store", models=["digits"]),
                 *("--grpc-port", str(grpc_port), "--allow-source", "--tokens-file", str(tokens)),
-                *("--audit-log", str(directory / "audit.jsonl"), "--build-timeout", str(_BUILD_TIMEOUT_S)),
+                *("--audit-log", str(directory / "audit.jsonl"), "--build-timeout-s", str(_BUILD_TIMEOUT_S)),
             ],
             timeout_s=600.0,
         )
