@@ -184,8 +184,10 @@ class BuildJail:
         cache = weights_cache(self._environment)
         try:
             cache.mkdir(parents=True, exist_ok=True)
-            if jail.account is not None and cache.stat().st_uid != jail.account.uid:
-                os.chown(cache, jail.account.uid, jail.account.gid)
+            if jail.account is not None:
+                # What was kept by who started the server, or by a server of before, is there to be read too.
+                for path in (cache, *cache.glob("*.npz")):
+                    os.lchown(path, jail.account.uid, jail.account.gid)
         except OSError as error:
             _log.warning("trained weights can't be kept in %s: %s", cache, error.strerror)
         return existing([cache])

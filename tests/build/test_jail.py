@@ -263,6 +263,19 @@ def test_what_callers_handed_in_sees_neither_the_operator_s_code_nor_trained_wei
         machine.build("look", asked=machine.request(ours=False))
 
 
+def test_weights_that_root_has_kept_are_read_by_builds_of_the_operator_s_code(machine: Machine) -> None:
+    """The digits model failed with "Permission denied" where the demo had been run before there was a jail."""
+    if machine.found.account is None:
+        pytest.skip("the builder is of the server's own user here")
+    kept, other = machine.root / "cache" / "kept-1.npz", machine.root / "cache" / "not-weights"
+    for path in (kept, other):
+        path.write_bytes(b"")
+        path.chmod(0o600)
+    with machine.jail.around(machine.request(ours=True), ["true"]):
+        assert kept.stat().st_uid == machine.found.account.uid
+        assert other.stat().st_uid == os.getuid()
+
+
 def test_a_jail_that_has_to_be_whole_refuses_to_build_where_it_is_not(tmp_path: Path) -> None:
     jail = BuildJail(JailPolicy(mode="required"), scratch=tmp_path, environment=ENVIRONMENT, without=MEANS)
     builder = Builder(command=(sys.executable, str(DOUBLE), "good"), environment=ENVIRONMENT, jail=jail)
