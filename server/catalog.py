@@ -29,6 +29,7 @@ from server.serving_versions import Announce, nobody_to_tell
 from server.shadows import Shadows
 from server.spec import ModelSpec
 from server.store import Conflict, Quotas, State, Store, VersionRecord
+from server.store.records import NO_INTAKE, Intake
 from server.switching import Switching
 from server.version_life import Life
 
@@ -99,6 +100,10 @@ class Catalog(CatalogView):
 
     # What is asked, besides what ``CatalogView`` says.
 
+    def partial_upload_dir(self) -> Path:
+        """Return where uploads in pieces lie, over restarts."""
+        return self._store.partial_upload_dir()
+
     def new_upload_path(self) -> Path:
         """Return a file name for an archive on its way in, on the store's file system."""
         return self._store.upload_dir() / f"upload-{next(self._upload_numbers)}"
@@ -145,15 +150,24 @@ class Catalog(CatalogView):
                 self._missing[name] = "it is being built"
                 self._background.start(self._register_expected(name, target))
 
-    async def register(self, name: str, spec: ModelSpec, source: Source) -> VersionRecord:
+    async def register(
+        self, name: str, spec: ModelSpec, source: Source, *, intake: Intake = NO_INTAKE
+    ) -> VersionRecord:
         """Record a new version as BUILDING and start its build. A file that was uploaded is moved into the store.
+
+        ``intake`` is kept with the version.
 
         Errors: InvalidName; StoreUnwritable; Draining.
         """
         loop = asyncio.get_running_loop()
         options = spec.model_dump(mode="json", exclude_unset=True)
         create = partial(
-            self._store.create_version, name, options, source=_without_path(source.to_json()), archive=source.upload
+            self._store.create_version,
+            name,
+            options,
+            source=_without_path(source.to_json()),
+            archive=source.upload,
+            intake=intake,
         )
         self._refuse_if_draining()
         record = await asyncio.shield(loop.run_in_executor(None, create))

@@ -17,6 +17,7 @@ MAY_ASK: dict[str, str] = {
     "server/statistics.py": "says when a model was last asked, to people",
     "server/store/recovery.py": "says when a version without a record was last written, to people",
     "server/store/store.py": "says when a version was registered, to people",
+    "server/web/partial_uploads.py": "says which uploads were left alone for a day, by when their files were written",
     "server/web/tracing.py": "traces of several machines are put together by it",
 }
 

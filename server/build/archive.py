@@ -3,7 +3,8 @@
 Theory of operation: a reader for each format (``targz``, ``zipped``) gives entries; one writer, here, checks every
 path and creates every file; a budget counts every byte. So all formats have the same rules:
 
-1. A path is relative, has no ``..``, no backslash, no control character, and comes once. ``./`` in front is fine.
+1. A path is relative, has no ``..``, no backslash, no control character, and comes once, also for a reader that takes
+   upper and lower case, or two ways of writing one character, for the same. ``./`` in front is fine.
 2. An entry is a file or a directory. Links, devices, pipes and sparse files are refused, not skipped: an archive
    that holds one is not what its sender thinks it is.
 3. Files are created (never opened if there), without the archive's owners, modes and times.
@@ -13,6 +14,7 @@ path and creates every file; a budget counts every byte. So all formats have the
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -79,36 +81,52 @@ def find_saved_model(directory: Path) -> Path:
 
 
 def _write(entries: Iterator[Entry], destination: Path, limits: ArchiveLimits) -> None:
-    #: True for each directory, False for each file that was made.
-    made: dict[tuple[str, ...], bool] = {}
+    made = _Made()
     for count, entry in enumerate(entries, start=1):
-        if max(count, len(made)) > limits.max_entries:
+        if max(count, len(made.entries)) > limits.max_entries:
             raise ArchiveTooLarge(f"the archive has more than max_entries = {limits.max_entries} entries")
         parts = _checked_parts(entry.name, limits)
-        for depth in range(1, len(parts)):
-            _make_directory(destination, parts[:depth], made, entry.name)
+        for depth in range(1, len(parts) + entry.is_directory):
+            if made.add(parts[:depth], entry.name, is_directory=True):
+                _make_directory(destination.joinpath(*parts[:depth]), entry.name)
         if entry.is_directory:
-            if parts:
-                _make_directory(destination, parts, made, entry.name)
-        elif not parts:
+            continue
+        if not parts:
             raise ArchiveUnsafe(f"entry {entry.name!r} of the archive is a file without a name")
-        elif parts in made:
-            raise ArchiveUnsafe(f"entry {entry.name!r} comes twice in the archive")
-        else:
-            made[parts] = False
-            _write_file(destination.joinpath(*parts), entry)
+        made.add(parts, entry.name, is_directory=False)
+        _write_file(destination.joinpath(*parts), entry)
 
 
-def _make_directory(destination: Path, parts: tuple[str, ...], made: dict[tuple[str, ...], bool], name: str) -> None:
-    is_directory = made.get(parts)
-    if is_directory is False:
-        raise ArchiveUnsafe(f"entry {name!r} of the archive needs a directory where a file came before")
-    if is_directory is None:
-        try:
-            destination.joinpath(*parts).mkdir()
-        except FileExistsError as error:
-            raise ArchiveUnsafe(f"entry {name!r} of the archive was there before it was unpacked") from error
-        made[parts] = True
+class _Made:
+    """What was made so far, as the coarsest reader would find it: by paths without case and in one normal form."""
+
+    def __init__(self) -> None:
+        #: By what a path is found by: the path as it was written first, and whether it is a directory.
+        self.entries: dict[tuple[str, ...], tuple[tuple[str, ...], bool]] = {}
+
+    def add(self, parts: tuple[str, ...], name: str, *, is_directory: bool) -> bool:
+        """Return whether it is to be made; a directory that was is not. Errors: ArchiveUnsafe."""
+        key = tuple(unicodedata.normalize("NFKC", part).casefold() for part in parts)
+        if key not in self.entries:
+            self.entries[key] = parts, is_directory
+            return True
+        written, was_directory = self.entries[key]
+        if written != parts:
+            raise ArchiveUnsafe(
+                f"entry {name!r} of the archive differs from {'/'.join(written)!r} in case or form of characters alone"
+            )
+        if is_directory and not was_directory:
+            raise ArchiveUnsafe(f"entry {name!r} of the archive needs a directory where a file came before")
+        if not is_directory:
+            raise ArchiveUnsafe(f"entry {name!r} comes twice in the archive")
+        return False
+
+
+def _make_directory(path: Path, name: str) -> None:
+    try:
+        path.mkdir()
+    except FileExistsError as error:
+        raise ArchiveUnsafe(f"entry {name!r} of the archive was there before it was unpacked") from error
 
 
 def _write_file(path: Path, entry: Entry) -> None:

@@ -18,7 +18,7 @@ from server.store.layout import Layout, VersionLayout, check_name
 from server.store.lock import StoreLock
 from server.store.pointing import PointedStore
 from server.store.quotas import Quotas
-from server.store.records import State, VersionRecord
+from server.store.records import NO_INTAKE, Intake, State, VersionRecord
 from server.store.recovery import record_to_json
 
 __all__ = ["GrowingStore", "numbers_to_json"]
@@ -48,11 +48,12 @@ class GrowingStore(PointedStore):
         *,
         source: Mapping[str, Any] | None = None,
         archive: Path | None = None,
+        intake: Intake = NO_INTAKE,
     ) -> VersionRecord:
         """Add a version in state BUILDING with the next number, its source, and an empty staging directory.
 
         ``source`` says what it is built from; ``archive`` is the uploaded file, which moves in, on the store's file
-        system. With a source it is there again when the store is opened before it was built.
+        system. With a source it is there again when the store is opened before it was built. ``intake`` is kept.
         A number is never given out twice, also after its version or the whole model was deleted.
         """
         check_name(name)
@@ -73,6 +74,7 @@ class GrowingStore(PointedStore):
                 labels=dict(spec.get("labels") or {}),
                 attempts=1,
                 awaits_switch=bool(spec.get("activate", True)),
+                intake=intake,
             )
             with self._disk.new_directory(self._layout.version(name, number).path) as new:
                 version = VersionLayout(new)

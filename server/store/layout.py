@@ -6,6 +6,7 @@
       format.json            {"format_version": 1}
       lock                   held by the process that has the store open; its process id
       uploads/               archives on their way in; emptied at open
+      partial-uploads/       archives that come in pieces, over restarts; made with the first
       trash/                 what is being deleted; emptied at open
       blobs/<sha256>         files of artifacts under a second name, by which versions share them; see blobs.py
       models/<name>/
@@ -108,6 +109,10 @@ class Layout:
     @property
     def uploads(self) -> Path:
         return self.root / "uploads"
+
+    @property
+    def partial_uploads(self) -> Path:
+        return self.root / "partial-uploads"
 
     @property
     def trash(self) -> Path:

@@ -30,7 +30,7 @@ from server.store.durable import Disk, is_unfinished, read_json
 from server.store.errors import StoreDamaged, StoreUnwritable
 from server.store.index import ModelIndex
 from server.store.layout import Layout, VersionLayout, version_number
-from server.store.records import DURABLE_STATES, State, VersionRecord
+from server.store.records import DURABLE_STATES, Intake, State, VersionRecord
 
 __all__ = ["Recovered", "recover"]
 
@@ -236,6 +236,7 @@ def record_to_json(record: VersionRecord) -> dict[str, Any]:
         "labels": dict(record.labels),
         "attempts": record.attempts,
         "awaits_switch": record.awaits_switch,
+        "intake": record.intake.to_json(),
     }
 
 
@@ -245,7 +246,8 @@ def record_from_json(name: str, number: int, path: Path) -> VersionRecord:
     try:
         state = State(value["state"])
         reason, created_at, labels = value["reason"], value["created_at"], dict(value["labels"])
-        # Stores of earlier releases know neither.
+        # Stores of earlier releases know none of these.
+        intake = Intake.from_json(value.get("intake", {}))
         attempts, awaits_switch = int(value.get("attempts", 0)), bool(value.get("awaits_switch", False))
     except (KeyError, TypeError, ValueError) as error:
         raise StoreDamaged(path, repr(error)) from error
@@ -262,6 +264,7 @@ def record_from_json(name: str, number: int, path: Path) -> VersionRecord:
         labels=labels,
         attempts=attempts,
         awaits_switch=awaits_switch,
+        intake=intake,
     )
 
 

@@ -117,6 +117,10 @@ class Store(GrowingStore):
 
     # Where things are.
 
+    def partial_upload_dir(self) -> Path:
+        """Return where archives lie that come in pieces: same file system, kept over restarts, made when needed."""
+        return self._layout.partial_uploads
+
     def upload_dir(self) -> Path:
         """Return the directory for archives on their way in: same file system, emptied when the store is opened."""
         return self._layout.uploads

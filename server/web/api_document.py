@@ -61,7 +61,8 @@ _GUARDED = frozenset({"models", "open inference protocol", "management", "observ
 _MODEL_NAME = {"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$"}
 _VERSION = {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"}
 _LABEL = {"type": "string", "pattern": "^[^/:%?#]+$"}
-_IN_PATH = {"model": _MODEL_NAME, "version": _VERSION, "label": _LABEL}
+_UPLOAD = {"type": "string", "pattern": "^[A-Za-z0-9_-]{22}$"}
+_IN_PATH = {"model": _MODEL_NAME, "version": _VERSION, "label": _LABEL, "upload": _UPLOAD}
 
 
 def api_document(app: FastAPI) -> Callable[[], Json]:

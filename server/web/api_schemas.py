@@ -87,6 +87,10 @@ SCHEMAS: Json = {
         **_object("import_path", import_path={**_TEXT, "description": "MODULE:FUNCTION"}, spec=_ref("ModelSpec")),
         "description": "Options may stand under 'spec', or beside 'import_path'",
     },
+    "UploadInPieces": {
+        **_object("upload", upload={**_TEXT, "description": "Where the upload is"}, spec=_ref("ModelSpec")),
+        "description": "Options may stand under 'spec', or beside 'upload'",
+    },
     "SourceText": {
         **_object(
             "source",
@@ -111,12 +115,16 @@ BODIES: dict[tuple[str, str], Json] = {
     ("put", "/v1/models/{model}"): {
         "required": True,
         "content": {
-            "application/json": {"schema": {"oneOf": [_ref("Import"), _ref("SourceText")]}},
+            "application/json": {"schema": {"oneOf": [_ref("Import"), _ref("UploadInPieces"), _ref("SourceText")]}},
             "multipart/form-data": {
                 "schema": _ref("Upload"),
                 "encoding": {"spec": {"contentType": "application/json"}},
             },
         },
+    },
+    ("patch", "/v1/uploads/{upload}"): {
+        "required": True,
+        "content": {"application/offset+octet-stream": {"schema": _OCTETS}},
     },
     ("post", "/v1/models/{model}/versions/{version}:shadow"): _json_body(
         _object("share", share={"type": "number", "minimum": 0, "maximum": 1})

@@ -27,9 +27,11 @@ from server.web.interfaces import Batches, Catalog, ServerStatus
 from server.web.management import management_router
 from server.web.model_status import model_status_router
 from server.web.oip_routes import oip_model_router, oip_repository_router
+from server.web.partial_uploads import PartialUploads
 from server.web.scopes import MANAGE, route_rule, unruled
 from server.web.server_status import server_status_router
 from server.web.status import Reply, error_body, error_reply, internal_error_reply, options_reply
+from server.web.upload_routes import uploads_router
 
 __all__ = ["create_application"]
 
@@ -54,7 +56,9 @@ def create_application(
     app.add_middleware(Inflating)
     app.add_middleware(Auditing, audit=gate.audit)
     app.include_router(health_router(health, metrics))
-    app.include_router(management_router(catalog, settings, metrics))
+    uploads = PartialUploads(catalog.partial_upload_dir(), max_bytes=lambda: settings().max_archive_bytes)
+    app.include_router(management_router(catalog, settings, metrics, uploads))
+    app.include_router(uploads_router(uploads))
     if batches is not None:
         app.include_router(debug_router(batches))
     app.include_router(server_status_router(status))

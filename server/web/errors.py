@@ -18,6 +18,8 @@
         ├── HeadTimeout          a request's head did not come whole in its time
         ├── HeadTooLarge         more or longer headers than one request may have
         ├── HttpVersionNotSupported  neither HTTP/1.0 nor HTTP/1.1
+        ├── IdempotencyKeyInUse  a registration under the key has not ended yet
+        ├── IdempotencyKeyReused the key was used for something else
         ├── ImportNotAllowed     an import path outside of the operator's packages
         ├── LabelNotFound        no version carries that label
         ├── MalformedHttp        not HTTP/1.1, or not in a way that all read alike
@@ -31,6 +33,8 @@
         ├── SourceNotEnabled     source text, where the operator didn't enable it
         ├── TargetTooLong        a longer URL than a request may have
         ├── TransferCodingNotSupported  a Transfer-Encoding other than chunked
+        ├── UploadConflict       an upload in pieces is not where the caller thinks, or there are too many
+        ├── UploadNotFound       no such upload, or not any more
         ├── Unauthorized         the token is missing or wrong
         └── VersionMalformed     a version that is no number
 """
@@ -57,6 +61,8 @@ __all__ = [
     "HeadTimeout",
     "HeadTooLarge",
     "HttpVersionNotSupported",
+    "IdempotencyKeyInUse",
+    "IdempotencyKeyReused",
     "ImportNotAllowed",
     "LabelNotFound",
     "MalformedHttp",
@@ -71,6 +77,8 @@ __all__ = [
     "TargetTooLong",
     "TransferCodingNotSupported",
     "Unauthorized",
+    "UploadConflict",
+    "UploadNotFound",
     "VersionMalformed",
     "WebError",
 ]
@@ -179,6 +187,23 @@ class HttpVersionNotSupported(WebError):
 
     def __init__(self, version: str) -> None:
         super().__init__(f"HTTP/{version[:9]} is not spoken on this port: use HTTP/1.1")
+
+
+class IdempotencyKeyInUse(WebError):
+    """The same registration is being taken in on another connection."""
+
+    def __init__(self) -> None:
+        super().__init__("a registration under this Idempotency-Key is being taken in: send it again in a moment")
+
+
+class IdempotencyKeyReused(WebError):
+    """A key stands for one registration."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(
+            f"this Idempotency-Key was used for version {version}, which was registered with another content: take a "
+            "new key for each registration"
+        )
 
 
 class ImportNotAllowed(WebError):
@@ -294,6 +319,17 @@ class Unauthorized(WebError):
 
     #: What logs call who has none.
     who = "anybody"
+
+
+class UploadConflict(WebError):
+    """An upload in pieces can't go on like this."""
+
+
+class UploadNotFound(WebError):
+    """No upload in pieces has that name, or it was registered, deleted, or left alone for a day."""
+
+    def __init__(self, upload_id: str) -> None:
+        super().__init__(f"there is no upload {upload_id[:40]!r}: it was registered or removed; begin another")
 
 
 class VersionMalformed(WebError):

@@ -13,7 +13,7 @@ from server.request_counts import VersionRequests
 from server.signature import ModelSignature
 from server.spec import ModelSpec
 from server.statistics import EntryStatistics
-from server.store.records import VersionRecord
+from server.store.records import NO_INTAKE, Intake, VersionRecord
 
 __all__ = [
     "Answer",
@@ -245,7 +245,9 @@ class Catalog(ServingCatalog, Protocol):
     def serving(self) -> Sequence[ServingVersion]:
         """Return every version that serves."""
 
-    async def register(self, name: str, spec: ModelSpec, source: Source) -> VersionRecord:
+    async def register(
+        self, name: str, spec: ModelSpec, source: Source, *, intake: Intake = NO_INTAKE
+    ) -> VersionRecord:
         """Record a new version as BUILDING and start its build. Owns an archive's file from then on."""
 
     async def wait(self, name: str, version: int) -> VersionRecord:
@@ -298,6 +300,9 @@ class Catalog(ServingCatalog, Protocol):
 
     def readiness(self) -> list[str]:
         """Return the reasons why the server is not ready; none: it is."""
+
+    def partial_upload_dir(self) -> Path:
+        """Return where uploads in pieces lie, over restarts; on the store's file system, and made by who needs it."""
 
     def new_upload_path(self) -> Path:
         """Return a path that doesn't exist yet, in the store, for one upload."""

@@ -2,47 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import JSONResponse
 
-from server.build.source import ArchiveSource, Source, TextSource
 from server.metrics import Metrics
 from server.rights import Grant
 from server.settings import Settings
-from server.spec import MODEL_NAME, ModelSpec
-from server.store.errors import InvalidName, ModelNotReady, unwritable
+from server.spec import MODEL_NAME
+from server.store.errors import InvalidName, ModelNotReady
 from server.store.records import State, VersionRecord
 from server.web.auditing import note_version
-from server.web.bodies import body_chunks, read_body
-from server.web.errors import BodyTooLarge, RegistrationFailed, RegistrationRefused
+from server.web.errors import RegistrationFailed
 from server.web.front import GRANT
 from server.web.interfaces import Catalog
+from server.web.partial_uploads import PartialUploads
 from server.web.paths import version_number
 from server.web.pointing_routes import add_pointing_routes, asked_by
-from server.web.registration import read_registration, read_spec
-from server.web.request_headers import content_length
+from server.web.registering import Registering
 from server.web.shadow_routes import add_shadow_routes
-from server.web.source_text import function_name, source_text
-from server.web.uploads import Upload, receive_upload
 
 __all__ = ["management_router"]
 
-#: A multipart body is the archive and this much at most: specification, part headers, boundaries.
-_FORM_ALLOWANCE_BYTES = 5 * 2**20
-#: Seconds that an upload may stand still; as a whole it takes as long as it takes. Precedent: nginx.
-_STALL_S = 60.0
 
-
-def management_router(catalog: Catalog, settings: Callable[[], Settings], metrics: Metrics) -> APIRouter:
+def management_router(
+    catalog: Catalog, settings: Callable[[], Settings], metrics: Metrics, uploads: PartialUploads
+) -> APIRouter:
     """Return the routes."""
+    registering = Registering(catalog, settings, uploads)
     router = APIRouter(prefix="/v1/models", tags=["management"])
 
     waited: dict[int | str, dict[str, Any]] = {
@@ -50,10 +40,15 @@ def management_router(catalog: Catalog, settings: Callable[[], Settings], metric
     }
 
     @router.put("/{model}", status_code=202, summary="Register a new version", responses=waited)
-    async def register(model: str, request: Request, wait: bool = False) -> Response:  # noqa: FBT001, FBT002
+    async def register(
+        model: str,
+        request: Request,
+        wait: bool = False,  # noqa: FBT001, FBT002
+        idempotency_key: Annotated[str | None, Header()] = None,  # noqa: ARG001 - for the document; it is read below
+    ) -> Response:
         if not MODEL_NAME.fullmatch(model):
             raise InvalidName(model)
-        record = await _register(catalog, settings(), model, request)
+        record = await registering.register(model, request)
         note_version(request.scope, record.version)
         if wait:
             return _waited(await catalog.wait(model, record.version))
@@ -113,75 +108,6 @@ def _add_documents(router: APIRouter, catalog: Catalog) -> None:
         return _json_document(catalog.costs(model, version_number(version)))
 
 
-async def _register(catalog: Catalog, settings: Settings, model: str, request: Request) -> VersionRecord:
-    content_type = request.headers.get("content-type", "").encode("latin-1")
-    kind = content_type.partition(b";")[0].strip().lower()
-    length_bytes = content_length(_raw_header(request, b"content-length"))
-    if kind == b"multipart/form-data":
-        if length_bytes is not None and length_bytes > settings.max_archive_bytes + _FORM_ALLOWANCE_BYTES:
-            raise BodyTooLarge(
-                f"the upload of {length_bytes} bytes",
-                limit_bytes=settings.max_archive_bytes,
-                setting="max_archive_bytes",
-            )
-        upload = await receive_upload(
-            body_chunks(request.receive, stall_s=_STALL_S),
-            content_type=content_type,
-            path=catalog.new_upload_path(),
-            max_archive_bytes=settings.max_archive_bytes,
-            check_spec=read_spec,
-            allow_source=settings.allow_source,
-        )
-        async with _unless_taken(upload.path):
-            spec = ModelSpec() if upload.spec is None else read_spec(upload.spec)
-            return await catalog.register(model, spec, _uploaded(upload))
-    if kind in {b"application/json", b""}:
-        body = await read_body(
-            request.receive,
-            length_bytes=length_bytes,
-            limit_bytes=settings.max_body_bytes,
-            setting="max_body_bytes",
-            timeout_s=settings.default_timeout_ms / 1e3,
-        )
-        spec, source, weights = read_registration(body, settings)
-        if weights is None:
-            return await catalog.register(model, spec, source)
-        path = catalog.new_upload_path()
-        async with _unless_taken(path):
-            return await catalog.register(model, spec, await _with_weights(source, weights, path))
-    raise RegistrationRefused(
-        f"Content-Type {kind.decode('latin-1')[:100]!r} is no registration: send multipart/form-data with 'archive' "
-        "and 'spec', or application/json with 'import_path'"
-    )
-
-
-def _uploaded(upload: Upload) -> Source:
-    if upload.source is not None:
-        return TextSource(source_text(upload.source), function_name(upload.function), upload.path)
-    assert upload.path is not None, "a form without source has an archive"
-    return ArchiveSource(upload.path, upload.filename)
-
-
-async def _with_weights(source: Source, weights: bytes, path: Path) -> Source:
-    assert isinstance(source, TextSource), "nothing else has weights"
-    try:
-        await asyncio.to_thread(path.write_bytes, weights)
-    except OSError as error:
-        raise unwritable("the weights", error) from error
-    return replace(source, path=path)
-
-
-@asynccontextmanager
-async def _unless_taken(path: Path | None) -> AsyncIterator[None]:
-    """Remove an uploaded file if what is done with it fails."""
-    try:
-        yield
-    except BaseException:
-        if path is not None:
-            path.unlink(missing_ok=True)  # noqa: ASYNC240 - one system call; a thread would outlive a cancel
-        raise
-
-
 def _waited(record: VersionRecord) -> Response:
     if record.state is State.FAILED:
         raise RegistrationFailed(record.reason, details=_brief(record))
@@ -201,7 +127,3 @@ def _status_url(request: Request, record: VersionRecord) -> str:
 
 def _json_document(body: bytes) -> Response:
     return Response(body, media_type="application/json")
-
-
-def _raw_header(request: Request, name: bytes) -> bytes | None:
-    return next((value for key, value in request.scope["headers"] if key == name), None)

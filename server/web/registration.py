@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,7 +16,7 @@ from server.spec import ModelSpec
 from server.web.errors import ImportNotAllowed, RegistrationRefused, SourceNotEnabled
 from server.web.source_text import function_name, source_text, weights_bytes
 
-__all__ = ["read_registration", "read_spec"]
+__all__ = ["UploadedArchive", "read_registration", "read_spec"]
 
 _IMPORT_PATH = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):[A-Za-z_]\w*", re.ASCII)
 #: How many faults of a specification are told at once.
@@ -27,8 +28,19 @@ def read_spec(text: bytes) -> ModelSpec:
     return _validated(_parsed(text, "spec"))
 
 
-def read_registration(body: bytes, settings: Settings) -> tuple[ModelSpec, ImportSource | TextSource, bytes | None]:
-    """Read a JSON registration: ``import_path`` or ``source``, and the specification beside it or under ``spec``.
+@dataclass(frozen=True, slots=True)
+class UploadedArchive:
+    """An archive that was uploaded before, in pieces: the ``id`` is the last part of its URL."""
+
+    id: str
+
+
+def read_registration(
+    body: bytes, settings: Settings
+) -> tuple[ModelSpec, ImportSource | TextSource | UploadedArchive, bytes | None]:
+    """Read a JSON registration: ``import_path``, ``upload`` or ``source``, and the specification with it.
+
+    The specification's fields stand beside it or under ``spec``.
 
     Returns the weights that came with the source as well, None if there are none.
     Errors: RegistrationRefused, ImportNotAllowed, SourceNotEnabled, BodyTooLarge.
@@ -39,12 +51,17 @@ def read_registration(body: bytes, settings: Settings) -> tuple[ModelSpec, Impor
     if "source" in message:
         if not settings.allow_source:
             raise SourceNotEnabled
-        if "import_path" in message:
-            raise RegistrationRefused("send either 'source' or 'import_path', not both")
+        if "import_path" in message or "upload" in message:
+            raise RegistrationRefused("send one of 'source', 'import_path' and 'upload'")
         text = source_text(message.pop("source"))
         function = function_name(message.pop("function", None))
         weights = weights_bytes(message.pop("weights", None))
         return _beside(message), TextSource(text, function), weights
+    if "upload" in message and "import_path" not in message:
+        upload = message.pop("upload")
+        if not isinstance(upload, str):
+            raise RegistrationRefused(f"'upload' must be a string, got {json_kind(upload)}")
+        return _beside(message), UploadedArchive(upload.rpartition("/")[2]), None
     target = message.pop("import_path", None)
     if not isinstance(target, str):
         raise RegistrationRefused(

@@ -87,6 +87,8 @@ _ROUTES: dict[tuple[str, str], Rule] = {
     ("DELETE", _V1_LABEL): MANAGE,
     ("POST", f"{_V1}:rollback"): MANAGE,
     ("PUT", _V1): MANAGE,
+    ("POST", "/v1/uploads"): MANAGE,
+    **{(method, "/v1/uploads/{upload}"): MANAGE for method in ("GET", "PATCH", "DELETE")},
     ("DELETE", _V1): MANAGE,
     ("DELETE", _V1_VERSION): MANAGE,
     ("POST", f"{_V1_VERSION}:activate"): MANAGE,

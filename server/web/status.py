@@ -124,6 +124,8 @@ STATUS: dict[type[RowwiseError], int] = {
     web.HeadTimeout: 408,
     web.HeadTooLarge: 431,
     web.HttpVersionNotSupported: 505,
+    web.IdempotencyKeyInUse: 409,
+    web.IdempotencyKeyReused: 409,
     web.ImportNotAllowed: 403,
     web.LabelNotFound: 404,
     web.MalformedHttp: 400,
@@ -138,6 +140,8 @@ STATUS: dict[type[RowwiseError], int] = {
     web.TargetTooLong: 414,
     web.TransferCodingNotSupported: 501,
     web.Unauthorized: 401,
+    web.UploadConflict: 409,
+    web.UploadNotFound: 404,
     web.VersionMalformed: 400,
 }
 

@@ -7,6 +7,7 @@ a slow disk holds up the upload and not the predictions.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from server.store.errors import unwritable
+from server.web.digests import read_digest
 from server.web.errors import BodyTooLarge, RegistrationRefused, SourceNotEnabled
 from server.web.source_text import MAX_SOURCE_BYTES
 
@@ -45,6 +47,9 @@ class Upload:
     spec: bytes | None
     source: bytes | None = None
     function: bytes | None = None
+    #: Of the file, in hexadecimal, empty without one; and what its part's ``Repr-Digest`` says it is.
+    sha256: str = ""
+    expected_sha256: str | None = None
 
 
 async def receive_upload(
@@ -64,6 +69,7 @@ async def receive_upload(
         ``check_spec``.
     """
     form = Form(content_type, max_archive_bytes=max_archive_bytes, allow_source=allow_source)
+    file_hash = hashlib.sha256()
     spec_checked = False
     complete = False
     try:
@@ -75,9 +81,9 @@ async def receive_upload(
                     check_spec(form.spec)
                     spec_checked = True
                 if len(form.pending) >= _WRITE_BYTES:
-                    await _write(file, form)
+                    await _write(file, form, file_hash)
             form.close()
-            await _write(file, form)
+            await _write(file, form, file_hash)
         finally:
             await asyncio.to_thread(file.close)
         form.check_parts()
@@ -88,14 +94,25 @@ async def receive_upload(
         if not complete:
             path.unlink(missing_ok=True)  # noqa: ASYNC240 - one system call; a thread would outlive a cancel
     return Upload(
-        path if complete else None, form.filename, form.spec, source=form.text("source"), function=form.text("function")
+        path if complete else None,
+        form.filename,
+        form.spec,
+        source=form.text("source"),
+        function=form.text("function"),
+        sha256=file_hash.hexdigest() if complete else "",
+        expected_sha256=form.expected_sha256,
     )
 
 
-async def _write(file: BinaryIO, form: Form) -> None:
+async def _write(file: BinaryIO, form: Form, file_hash: hashlib._Hash) -> None:
     data, form.pending = form.pending, bytearray()
     if data:
-        await asyncio.to_thread(file.write, data)
+        await asyncio.to_thread(_write_hashed, file, data, file_hash)
+
+
+def _write_hashed(file: BinaryIO, data: bytearray, file_hash: hashlib._Hash) -> None:
+    file_hash.update(data)
+    file.write(data)
 
 
 class Form:
@@ -115,6 +132,8 @@ class Form:
         #: "archive" or "weights", once that part has begun, and the name that its file has with the caller.
         self.file_part: str | None = None
         self.filename = ""
+        #: What the sender says that its SHA-256 is.
+        self.expected_sha256: str | None = None
         self._n_file_bytes = 0
         self._header_name = bytearray()
         self._header_value = bytearray()
@@ -213,6 +232,7 @@ class Form:
         if self.file_part is not None:
             raise RegistrationRefused("send either 'archive' or 'weights', not both")
         self.file_part = name
+        self.expected_sha256 = read_digest(self._headers.get(b"repr-digest"))
         self.filename = options.get(b"filename", name.encode()).decode("utf-8", "replace")[:_MAX_FILENAME_CHARS]
 
     def _on_part_data(self, data: bytes, start: int, end: int) -> None:

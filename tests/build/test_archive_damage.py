@@ -45,7 +45,23 @@ def test_a_file_that_comes_twice_is_refused(tmp_path: Path, again: str) -> None:
         extract_saved_model(tmp_path / "zipped", destination)
 
 
-@pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a")])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("saved_model.pb", "Saved_Model.pb"),
+        ("assets/x", "ASSETS/y"),
+        ("assets/caf\N{LATIN SMALL LETTER E WITH ACUTE}", "assets/cafe\N{COMBINING ACUTE ACCENT}"),
+        ("assets/\N{LATIN SMALL LIGATURE FI}le", "assets/file"),
+        ("assets/stra\N{LATIN SMALL LETTER SHARP S}e", "assets/STRASSE"),
+    ],
+)
+def test_names_that_some_systems_take_for_the_same_are_refused(
+    tmp_path: Path, pack: Pack, names: tuple[str, str]
+) -> None:
+    refuse(ArchiveUnsafe, "in case or form of characters alone", pack(tmp_path / "upload", dict.fromkeys(names, b"")))
+
+
+@pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a"), ("a", "a/"), ("a/", "a")])
 def test_a_file_where_a_directory_is_needed_is_refused(tmp_path: Path, pack: Pack, names: tuple[str, str]) -> None:
     refuse(ArchiveUnsafe, "twice|file came before", pack(tmp_path / "upload", dict.fromkeys(names, b"")))
 

@@ -24,7 +24,7 @@ from server.spec import ModelSpec
 from server.statistics import EntryStatistics
 from server.store.errors import Conflict, ModelNotFound, ModelNotReady, VersionNotFound
 from server.store.index import check_label
-from server.store.records import State, VersionRecord
+from server.store.records import NO_INTAKE, Intake, State, VersionRecord
 from server.web import create_app
 from server.web.interfaces import Batches, ServedDerivative
 
@@ -222,13 +222,18 @@ class ScriptedCatalog:
             raise Draining
         return self.served[name, record.version]
 
-    async def register(self, name: str, spec: ModelSpec, source: Source) -> VersionRecord:
+    async def register(
+        self, name: str, spec: ModelSpec, source: Source, *, intake: Intake = NO_INTAKE
+    ) -> VersionRecord:
         if self.register_error is not None:
             raise self.register_error
         self.registered.append((name, spec, source))
         if isinstance(source, ArchiveSource):
             self.uploads.append(source.path.read_bytes())
-        return self.add(name, 1 + max((v for n, v in self.records if n == name), default=0), State.BUILDING)
+            source.path.unlink()
+        record = self.add(name, 1 + max((v for n, v in self.records if n == name), default=0), State.BUILDING)
+        self.records[name, record.version] = replace(record, intake=intake)
+        return self.records[name, record.version]
 
     async def wait(self, name: str, version: int) -> VersionRecord:
         self.records[name, version] = replace(self.builds_end_as, model=name, version=version)
@@ -320,6 +325,9 @@ class ScriptedCatalog:
 
     def readiness(self) -> list[str]:
         return self.not_ready
+
+    def partial_upload_dir(self) -> Path:
+        return self._upload_dir / "partial"
 
     def new_upload_path(self) -> Path:
         return self._upload_dir / f"upload-{len(list(self._upload_dir.iterdir()))}"

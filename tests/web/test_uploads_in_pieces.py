@@ -1,0 +1,264 @@
+"""Uploads that go on after a lost connection, registrations that may be sent again, and what is checked of both."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from server.web.digests import read_digest
+from server.web.errors import BodyTooLarge, ClientGone, RegistrationRefused, UploadConflict, UploadNotFound
+from server.web.partial_uploads import PartialUploads
+from tests.web.scripted import Service
+
+ARCHIVE = bytes(range(256)) * 40
+PIECE = {"content-type": "application/offset+octet-stream"}
+
+
+def digest(content: bytes) -> str:
+    return f"sha-256=:{base64.b64encode(hashlib.sha256(content).digest()).decode()}:"
+
+
+def begin(service: Service, length: int = len(ARCHIVE), **headers: str) -> str:
+    answer = service.request("POST", "/v1/uploads", headers={"upload-length": str(length), **headers})
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["tus-resumable"] == "1.0.0"
+    return str(answer.headers["location"])
+
+
+def send(service: Service, place: str, offset: int, piece: bytes) -> httpx.Response:
+    return service.request("PATCH", place, content=piece, headers={**PIECE, "upload-offset": str(offset)})
+
+
+def offset(service: Service, place: str) -> int:
+    answer = service.request("HEAD", place)
+    assert answer.status_code == 204
+    return int(answer.headers["upload-offset"])
+
+
+def test_pieces_become_a_version(service: Service) -> None:
+    name = base64.b64encode(b"model.zip").decode()
+    place = begin(service, **{"upload-metadata": f"filetype eA==,filename {name}", "repr-digest": digest(ARCHIVE)})
+    assert offset(service, place) == 0
+    assert send(service, place, 0, ARCHIVE[:100]).headers["upload-offset"] == "100"
+    early = service.request("PUT", "/v1/models/digits", json={"upload": place, "max_batch": 4})
+    assert early.status_code == 409
+    assert "100 of 10240 bytes" in early.json()["error"]
+    assert send(service, place, 100, ARCHIVE[100:]).status_code == 204
+    assert offset(service, place) == len(ARCHIVE)
+    answer = service.request("PUT", "/v1/models/digits", json={"upload": place, "max_batch": 4})
+    assert answer.status_code == 202, answer.text
+    assert service.catalog.uploads == [ARCHIVE]
+    ((_, spec, source),) = service.catalog.registered
+    assert (spec.max_batch, getattr(source, "filename", "")) == (4, "model.zip")
+    status = service.request("GET", answer.json()["status_url"]).json()
+    assert status["archive_sha256"] == hashlib.sha256(ARCHIVE).hexdigest()
+    assert service.request("HEAD", place).status_code == 404
+    assert list((service.upload_dir / "partial").iterdir()) == []
+
+
+def test_an_upload_goes_on_where_it_is_and_nowhere_else(service: Service) -> None:
+    place = begin(service)
+    assert send(service, place, 0, ARCHIVE[:500]).status_code == 204
+    for wrong in (0, 499, 501):
+        refused = send(service, place, wrong, b"x")
+        assert refused.status_code == 409
+        assert "Upload-Offset 500" in refused.json()["error"]
+    assert send(service, place, 500, ARCHIVE[500:] + b"x").status_code == 413
+    assert offset(service, place) == 500
+    assert send(service, place, 500, ARCHIVE[500:]).status_code == 204
+
+
+def test_another_file_than_announced_is_refused(service: Service) -> None:
+    place = begin(service, **{"repr-digest": digest(b"another")})
+    send(service, place, 0, ARCHIVE)
+    refused = service.request("PUT", "/v1/models/digits", json={"upload": place})
+    assert refused.status_code == 400
+    assert "it changed on its way" in refused.json()["error"]
+    assert service.catalog.registered == []
+    assert offset(service, place) == len(ARCHIVE)
+
+
+def test_an_upload_can_be_given_up(service: Service) -> None:
+    place = begin(service)
+    assert service.request("DELETE", place).status_code == 204
+    assert service.request("DELETE", place).status_code == 404
+    assert send(service, place, 0, b"x").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["x", "..%2f..%2fetc", "a" * 22, "%00" * 22, "A" * 5000])
+def test_names_of_no_upload_lead_nowhere(service: Service, name: str) -> None:
+    assert service.request("GET", f"/v1/uploads/{name}").status_code == 404
+    assert service.request("PUT", "/v1/models/m", json={"upload": name[:100]}).status_code == 404
+
+
+def test_what_is_no_upload_is_refused(service: Service) -> None:
+    for headers in ({}, {"upload-length": "-1"}, {"upload-length": "many"}, {"upload-length": "9" * 30}):
+        assert service.request("POST", "/v1/uploads", headers=headers).status_code == 400
+    assert service.request("POST", "/v1/uploads", headers={"upload-length": str(2**40)}).status_code == 413
+    for headers in ({"repr-digest": "md5=:AA==:"}, {"upload-metadata": "filename !"}):
+        answer = service.request("POST", "/v1/uploads", headers={"upload-length": "1", **headers})
+        assert answer.status_code == 400
+    place = begin(service)
+    assert service.request("PATCH", place, content=b"x", headers={"upload-offset": "0"}).status_code == 400
+    assert service.request("PATCH", place, content=b"x", headers=PIECE).status_code == 400
+    assert service.request("PUT", "/v1/models/m", json={"upload": 3}).status_code == 400
+
+
+def test_unfinished_uploads_are_bounded(service: Service) -> None:
+    places = [begin(service, 10) for _ in range(16)]
+    refused = service.request("POST", "/v1/uploads", headers={"upload-length": "10"})
+    assert refused.status_code == 409
+    assert "16 uploads are unfinished" in refused.json()["error"]
+    service.request("DELETE", places[0])
+    begin(service, 10)
+
+
+# The files themselves.
+
+
+async def pieces(*chunks: bytes, lost: bool = False) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        await asyncio.sleep(0)
+        yield chunk
+    if lost:
+        raise ClientGone("gone")
+
+
+def test_what_came_before_the_connection_was_lost_stays_over_a_restart(tmp_path: Path) -> None:
+    before = PartialUploads(tmp_path / "partial", max_bytes=lambda: 2**20)
+    upload = before.begin(1000, filename="m.zip", sha256=None)
+    with pytest.raises(ClientGone):
+        asyncio.run(before.append(upload.id, 0, pieces(b"a" * 300, b"b" * 100, lost=True)))
+    after = PartialUploads(tmp_path / "partial", max_bytes=lambda: 2**20)
+    assert after.look_up(upload.id).offset == 400
+    assert asyncio.run(after.append(upload.id, 400, pieces(b"c" * 600))).offset == 1000
+
+    async def take() -> bytes:
+        async with after.taken(upload.id) as whole:
+            return whole.path.read_bytes()
+
+    assert asyncio.run(take()) == b"a" * 300 + b"b" * 100 + b"c" * 600
+    with pytest.raises(UploadNotFound):
+        after.look_up(upload.id)
+
+
+def test_an_upload_that_could_not_be_registered_is_there_again(tmp_path: Path) -> None:
+    uploads = PartialUploads(tmp_path / "partial", max_bytes=lambda: 2**20)
+    upload = uploads.begin(3, filename="m.zip", sha256=None)
+
+    async def fail() -> None:
+        await uploads.append(upload.id, 0, pieces(b"abc"))
+        async with uploads.taken(upload.id):
+            with pytest.raises(UploadConflict, match="another request"):
+                await uploads.append(upload.id, 3, pieces(b"d"))
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        asyncio.run(fail())
+    assert uploads.look_up(upload.id).offset == 3
+
+
+def test_uploads_that_nobody_goes_on_with_are_removed(tmp_path: Path) -> None:
+    uploads = PartialUploads(tmp_path / "partial", max_bytes=lambda: 100)
+    old, new = (uploads.begin(100, filename="m.zip", sha256=None) for _ in range(2))
+    day_and_more = tmp_path.stat().st_mtime - 25 * 3600
+    os.utime(tmp_path / "partial" / f"{old.id}.part", (day_and_more, day_and_more))
+    (tmp_path / "partial" / "leftover.part").touch()
+    for _ in range(3):
+        uploads.begin(100, filename="m.zip", sha256=None)
+    assert not (tmp_path / "partial" / "leftover.part").exists()
+    with pytest.raises(UploadNotFound):
+        uploads.look_up(old.id)
+    assert uploads.look_up(new.id).offset == 0
+    with pytest.raises(UploadConflict):  # four times max_bytes
+        uploads.begin(100, filename="m.zip", sha256=None)
+    with pytest.raises(BodyTooLarge):
+        uploads.begin(101, filename="m.zip", sha256=None)
+
+
+# Digests and keys of a form.
+
+
+def register(service: Service, archive: bytes = ARCHIVE, *, spec: str = "{}", part: Any = None, **headers: str) -> Any:
+    files = [
+        ("spec", (None, spec, "application/json")),
+        ("archive", ("m.zip", archive, "application/zip", {} if part is None else {"Repr-Digest": part})),
+    ]
+    return service.request("PUT", "/v1/models/digits", files=files, headers=headers)
+
+
+def test_the_digest_of_the_archive_is_recorded_and_checked(service: Service) -> None:
+    answer = register(service, part=digest(ARCHIVE))
+    assert answer.status_code == 202
+    status = service.request("GET", answer.json()["status_url"]).json()
+    assert status["archive_sha256"] == hashlib.sha256(ARCHIVE).hexdigest()
+    refused = register(service, part=digest(ARCHIVE[1:]))
+    assert refused.status_code == 400
+    assert "it changed on its way" in refused.json()["error"]
+    assert len(service.catalog.registered) == 1
+    assert [path.name for path in service.upload_dir.iterdir()] == []
+
+
+def test_digests_that_are_none_are_refused() -> None:
+    good = digest(b"x")
+    assert read_digest(None) is None
+    assert read_digest(f"sha-512=:AAAA:, {good}".encode()) == hashlib.sha256(b"x").hexdigest()
+    for header in (b"", b"sha-256", b"sha-256=AAAA", b"sha-256=:AAAA:", b"sha-256=:!!!!:", b"md5=:AAAA:", b"\xff"):
+        with pytest.raises(RegistrationRefused, match="sha-256=:BASE64:"):
+            read_digest(header)
+
+
+def test_the_same_key_and_content_is_the_same_version(service: Service) -> None:
+    answers = [register(service, **{"idempotency-key": '"8e03978e"'}) for _ in range(3)]
+    assert [answer.json()["version"] for answer in answers] == [1, 1, 1]
+    assert service.catalog.uploads == [ARCHIVE]
+    assert [path.name for path in service.upload_dir.iterdir()] == []
+    assert register(service).json()["version"] == 2
+    assert register(service, **{"idempotency-key": "another"}).json()["version"] == 3
+
+
+def test_the_same_key_with_another_content_is_refused(service: Service) -> None:
+    assert register(service, **{"idempotency-key": "k"}).status_code == 202
+    for changed in (register(service, b"other", **{"idempotency-key": "k"}),
+                    register(service, spec='{"max_batch": 2}', **{"idempotency-key": "k"}),
+                    service.request("PUT", "/v1/models/digits", json={"import_path": "models.digits:predict"},
+                                    headers={"idempotency-key": "k"})):  # fmt: skip
+        assert changed.status_code == 409
+        assert "was used for version 1" in changed.json()["error"]
+    assert len(service.catalog.registered) == 1
+    assert [path.name for path in service.upload_dir.iterdir()] == []
+
+
+def test_a_key_is_one_models(service: Service) -> None:
+    said = {"json": {"import_path": "models.digits:predict"}, "headers": {"idempotency-key": "k"}}
+    assert service.request("PUT", "/v1/models/a", **said).status_code == 202
+    assert service.request("PUT", "/v1/models/b", **said).status_code == 202
+    assert service.request("PUT", "/v1/models/a", **said).json()["version"] == 1
+    assert len(service.catalog.registered) == 2
+
+
+def test_an_upload_that_was_registered_under_a_key_is_found_by_it(service: Service) -> None:
+    place = begin(service)
+    send(service, place, 0, ARCHIVE)
+    said = {"json": {"upload": place, "max_batch": 4}, "headers": {"idempotency-key": "k"}}
+    assert service.request("PUT", "/v1/models/digits", **said).json()["version"] == 1
+    assert service.request("PUT", "/v1/models/digits", **said).json()["version"] == 1
+    other = {**said, "json": {"upload": place, "max_batch": 5}}
+    assert service.request("PUT", "/v1/models/digits", **other).status_code == 409
+    assert service.request("PUT", "/v1/models/digits", json=said["json"]).status_code == 404
+
+
+@pytest.mark.parametrize("key", ["", '""', "x" * 256, "caf\u00e9"])
+def test_keys_that_are_none_are_refused(service: Service, key: str) -> None:
+    answer = service.request(
+        "PUT", "/v1/models/a", json={"import_path": "models.digits:predict"}, headers={"idempotency-key": key.encode()}
+    )
+    assert answer.status_code == 400
