@@ -192,9 +192,9 @@ def _command(
                 lambda port: [
                     *rowwise_command(port, store=directory / "store", models=chosen),
                     *("--import-package", "loadtests", "--http-workers", str(http_workers)),
-                    *("--build-niceness", str(build_niceness)),
+                    *("--build-niceness", str(build_niceness), "--build-timeout-s", "1800"),
                 ],
-                timeout_s=900.0,
+                timeout_s=1800.0,
                 on_wait=progress.refresh,
             )
         )
