@@ -28,8 +28,8 @@ from server.settings import Settings
 from server.web import HotLaneProtocol, create_app
 from server.web.http2.frames import END_HEADERS, END_STREAM, PREFACE, Kind, Setting, frame, settings, window_update
 from server.web.rpc.server import RpcServer
-from tests.fuzz_codecs.codecs import Target
 from tests.fuzz_codecs.mutation import mutated
+from tests.fuzz_codecs.target import Target
 from tests.web.rpc.serving import infer_request
 from tests.web.scripted import ScriptedCatalog, ScriptedModel
 from tests.web.sockets import request

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz_codecs.codecs import Target
+from tests.fuzz_codecs.target import Target
 
 __all__ = ["Broken", "Tally", "bound_memory", "run"]
 

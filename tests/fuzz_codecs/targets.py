@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from tests.fuzz_codecs.codecs import CODECS, Target
+from tests.fuzz_codecs.codecs import CODECS
 from tests.fuzz_codecs.connections import CONNECTIONS
 from tests.fuzz_codecs.run import Broken, Tally, bound_memory, run
+from tests.fuzz_codecs.target import Target
 
 __all__ = ["TARGETS", "run_one"]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from tests.fuzz_codecs.codecs import Target
 from tests.fuzz_codecs.run import Broken, run
+from tests.fuzz_codecs.target import Target
 from tests.fuzz_codecs.targets import TARGETS
 
 
