@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rowwise.async_client import AsyncClient
     from rowwise.client import Client
     from rowwise.declaration import example_model
     from rowwise.errors import (
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         ConnectionFailed,
         DeadlineExceeded,
         InvalidRequest,
+        NotConnected,
         NotFound,
         Overloaded,
         RowwiseClientError,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from rowwise.version_status import VersionStatus
 
 __all__ = [
+    "AsyncClient",
     "BadAnswer",
     "BuildFailed",
     "CannotLoad",
@@ -51,6 +54,7 @@ __all__ = [
     "ConnectionFailed",
     "DeadlineExceeded",
     "InvalidRequest",
+    "NotConnected",
     "NotFound",
     "Overloaded",
     "RowwiseClientError",
@@ -70,6 +74,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AsyncClient": "rowwise.async_client",
     "Client": "rowwise.client",
     "VersionStatus": "rowwise.version_status",
     "example_model": "rowwise.declaration",

@@ -1,11 +1,13 @@
-"""Which version of a model answers, and which ones labels lead to: the client's part on them."""
+"""Which version of a model answers, and which ones labels lead to, as steps."""
 
 from __future__ import annotations
 
 from typing import Any
 from urllib.parse import quote
 
-from rowwise._http import Connection, model_path
+from rowwise._calls import Calls
+from rowwise._http import model_path
+from rowwise._steps import Steps
 from rowwise.errors import BadAnswer
 from rowwise.version_status import VersionStatus
 
@@ -13,42 +15,46 @@ __all__ = ["Pointing"]
 
 
 class Pointing:
-    """A client's methods. ``_signatures`` are those that it remembers, by model and version."""
+    """Moves what leads to versions, through a client's calls."""
 
-    _connection: Connection
-    _signatures: dict[tuple[str, int | None], Any]
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
 
-    def activate(self, name: str, version: int) -> None:
-        """Make ``version`` the one that unversioned requests get: switch, or roll back."""
-        self._connection.send("POST", model_path(name, version, ":activate"))
-        self._signatures.pop((name, None), None)
+    def activate(self, name: str, version: int) -> Steps[None]:
+        """Make a version the active one."""
+        yield from self._calls.tell("POST", model_path(name, version, ":activate"))
+        self._calls.forget(name)
 
-    def rollback(self, name: str) -> VersionStatus:
-        """Make the version the active one that was before the active one; return it."""
-        answer = self._connection.send_json("POST", model_path(name, None, ":rollback"))
-        self._signatures.pop((name, None), None)
+    def rollback(self, name: str) -> Steps[VersionStatus]:
+        """Make the one active that was before."""
+        answer = yield from self._calls.tell("POST", model_path(name, None, ":rollback"))
+        self._calls.forget(name)
         return VersionStatus.from_json(answer)
 
-    def labels(self, name: str) -> dict[str, int]:
-        """Return the labels of a model that were set, with the version that each leads to."""
-        labels = self._field(name, "labels")
+    def labels(self, name: str) -> Steps[dict[str, int]]:
+        """Return where labels lead to."""
+        labels = yield from self._field(name, "labels")
         return {str(label): int(version) for label, version in dict(labels).items()}
 
-    def set_label(self, name: str, label: str, version: int) -> VersionStatus:
-        """Let ``label`` lead to ``version``, which is loaded for it; return the version."""
-        path = model_path(name, None, f"/labels/{quote(label, safe='')}")
-        return VersionStatus.from_json(self._connection.send_json("PUT", path, json={"version": version}))
+    def set_label(self, name: str, label: str, version: int) -> Steps[VersionStatus]:
+        """Let a label lead to a version."""
+        answer = yield from self._calls.tell("PUT", _label_path(name, label), {"version": version})
+        return VersionStatus.from_json(answer)
 
-    def remove_label(self, name: str, label: str) -> None:
-        """Remove a label that was set."""
-        self._connection.send("DELETE", model_path(name, None, f"/labels/{quote(label, safe='')}"))
+    def remove_label(self, name: str, label: str) -> Steps[None]:
+        """Remove a label."""
+        yield from self._calls.tell("DELETE", _label_path(name, label))
 
-    def history(self, name: str) -> list[dict[str, Any]]:
-        """Return what was activated, oldest first: ``version`` (None: unloaded), ``at`` and ``by``."""
-        return list(self._field(name, "history"))
+    def history(self, name: str) -> Steps[list[dict[str, Any]]]:
+        """Return what was activated."""
+        return list((yield from self._field(name, "history")))
 
-    def _field(self, name: str, field: str) -> Any:
-        answer = self._connection.send_json("GET", model_path(name, None, f"/{field}"))
+    def _field(self, name: str, field: str) -> Steps[Any]:
+        answer = yield from self._calls.ask(model_path(name, None, f"/{field}"))
         if not isinstance(answer, dict) or field not in answer:
             raise BadAnswer(f"the server's answer has no {field!r}: {str(answer)[:200]}")
         return answer[field]
+
+
+def _label_path(name: str, label: str) -> str:
+    return model_path(name, None, f"/labels/{quote(label, safe='')}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rowwise._steps import Pause, Steps
 from rowwise.errors import BuildFailed, ConnectionFailed, Overloaded, Superseded, TimedOut
 from rowwise.progress import RegistrationView
 from rowwise.version_status import Stage, VersionStatus
@@ -22,14 +23,13 @@ _ON_THE_WAY = {"BUILDING": "queued", "BUILT": "load", "LOADING": "load"}
 
 
 def wait_until_available(
-    fetch: Callable[[], VersionStatus],
+    fetch: Callable[[], Steps[VersionStatus]],
     *,
     view: RegistrationView,
     clock: Callable[[], float],
-    sleep: Callable[[float], None],
     timeout_s: float | None = None,
     activates: bool = True,
-) -> VersionStatus:
+) -> Steps[VersionStatus]:
     """Ask ``fetch`` until the version is AVAILABLE, and return that status.
 
     ``activates``: False for one that is not to serve once it is built, which is waited for until it is BUILT.
@@ -40,7 +40,7 @@ def wait_until_available(
     poll_s = _FIRST_POLL_S
     while True:
         try:
-            status: VersionStatus | None = fetch()
+            status: VersionStatus | None = yield from fetch()
             answered_s = clock()
         except (ConnectionFailed, Overloaded, TimedOut):
             if clock() - answered_s > _UNREACHABLE_S:
@@ -53,7 +53,7 @@ def wait_until_available(
             view.show(status.stage or Stage(name=_ON_THE_WAY[status.state]))
         if timeout_s is not None and clock() - started_s >= timeout_s:
             raise TimedOut(f"the model was not available within {timeout_s:g} s; it may still be building")
-        sleep(poll_s)
+        yield Pause(poll_s)
         poll_s = min(poll_s * _SLOWING, _SLOWEST_POLL_S)
 
 

@@ -8,6 +8,7 @@
     ├── CannotLoad            what MODULE:FUNCTION or PATH names is not there
     ├── CannotTrace           the function could not be traced or saved
     ├── ConnectionFailed      no connection, or it broke
+    │   └── NotConnected      ... none was made, so that the server knows nothing of the request
     ├── Superseded            another version took over before this one was available
     ├── TimedOut              no answer in time
     │   └── DeadlineExceeded  ... says the server (504)
@@ -35,6 +36,7 @@ __all__ = [
     "ConnectionFailed",
     "DeadlineExceeded",
     "InvalidRequest",
+    "NotConnected",
     "NotFound",
     "Overloaded",
     "RowwiseClientError",
@@ -78,6 +80,10 @@ class CannotTrace(RowwiseClientError):
 
 class ConnectionFailed(RowwiseClientError):
     """The server could not be reached, or the connection broke before the answer was complete."""
+
+
+class NotConnected(ConnectionFailed):
+    """No connection could be made: the server has not received the request."""
 
 
 class Superseded(RowwiseClientError):

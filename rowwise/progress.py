@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
 from rowwise.version_status import Stage
 
-__all__ = ["BarView", "RegistrationView", "SilentView", "view_for"]
+__all__ = ["BarView", "RegistrationView", "SilentView", "TellingView", "view_for"]
 
 _SENTENCES = {
     "trace": "tracing",
@@ -86,8 +87,35 @@ class BarView:
         )
 
 
-def view_for(title: str, *, progress: bool | None, stream: IO[str] | None = None) -> RegistrationView:
+class TellingView(SilentView):
+    """Calls ``on_stage`` with each stage, and lets another view show it."""
+
+    def __init__(self, view: RegistrationView, on_stage: Callable[[Stage], None]) -> None:
+        self._view = view
+        self._on_stage = on_stage
+
+    def __enter__(self) -> Self:
+        self._view.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._view.__exit__(None, None, None)
+
+    def show(self, stage: Stage) -> None:
+        """Tell and show."""
+        self._on_stage(stage)
+        self._view.show(stage)
+
+
+def view_for(
+    title: str,
+    *,
+    progress: bool | None,
+    stream: IO[str] | None = None,
+    on_stage: Callable[[Stage], None] | None = None,
+) -> RegistrationView:
     """Return the view to use. ``progress`` None: a bar if ``stream`` (standard error) is a terminal."""
     stream = sys.stderr if stream is None else stream
     shown = stream.isatty() if progress is None else progress
-    return BarView(title, stream=stream) if shown else SilentView()
+    view = BarView(title, stream=stream) if shown else SilentView()
+    return view if on_stage is None else TellingView(view, on_stage)

@@ -186,7 +186,8 @@ def client(server: ScriptedServer) -> Iterator[rowwise.Client]:
         status, answer_headers, body = server.answer(request.method, path, headers, request.read())
         return httpx.Response(status, headers=answer_headers, content=body)
 
-    with rowwise.Client("http://rowwise.test", progress=False, transport=httpx.MockTransport(handle)) as made:
+    transport = httpx.MockTransport(handle)
+    with rowwise.Client("http://rowwise.test", progress=False, retries=0, transport=transport) as made:
         yield made
 
 

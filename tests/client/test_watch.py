@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rowwise._steps import Pause, Steps
 from rowwise._watch import wait_until_available
 from rowwise.errors import BuildFailed, ConnectionFailed, NotFound, TimedOut
 from rowwise.progress import BarView, SilentView, view_for
@@ -51,8 +52,27 @@ def answering(*answers: VersionStatus | Exception) -> Callable[[], VersionStatus
     return fetch
 
 
-def wait(fetch: Callable[[], VersionStatus], clock: ManualClock, *, timeout_s: float | None = None, view=None):
-    return wait_until_available(fetch, view=view or SilentView(), clock=clock, sleep=clock.sleep, timeout_s=timeout_s)
+def carried_out(steps: Steps[VersionStatus], sleep: Callable[[float], None]) -> VersionStatus:
+    """Do what is waited for, by a clock."""
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as stop:
+            return stop.value
+        assert isinstance(step, Pause)
+        sleep(step.seconds)
+
+
+def wait(fetch: Callable[[], VersionStatus], clock: ManualClock, *, timeout_s: float | None = None, **more):
+    return carried_out(watching(fetch, clock=clock, timeout_s=timeout_s, **more), clock.sleep)
+
+
+def watching(fetch: Callable[[], VersionStatus], *, view=None, **more) -> Steps[VersionStatus]:
+    def steps() -> Steps[VersionStatus]:
+        yield from ()
+        return fetch()
+
+    return wait_until_available(steps, view=view or SilentView(), **more)
 
 
 def test_a_version_that_is_available_is_returned_without_a_sleep():
@@ -64,9 +84,7 @@ def test_a_version_that_is_available_is_returned_without_a_sleep():
 
 def test_a_version_that_is_not_to_serve_is_waited_for_until_it_is_built():
     answers = answering(status("BUILDING"), status("BUILT"))
-    found = wait_until_available(
-        answers, view=SilentView(), clock=lambda: 0.0, sleep=lambda _seconds: None, activates=False
-    )
+    found = wait(answers, ManualClock(), activates=False)
     assert found.state == "BUILT"
 
 
