@@ -126,7 +126,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "uvicorn",
         "server",
     },
-    "rowwise": {"httpx", "numpy", "orjson", "pydantic", "rich", "server", "tensorflow", "typer", "vectorizer"},
+    "rowwise": {"httpx", "keras", "numpy", "orjson", "pydantic", "rich", "server", "tensorflow", "typer", "vectorizer"},
     "loadtests": {
         "fastapi",
         "gevent",
