@@ -6,6 +6,7 @@ given. So sizes are of the shape, and what no file holds has a limit of its own.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import tensorflow as tf
@@ -24,11 +25,8 @@ def tensor_bytes(dtype: int, shape: Any) -> int | None:
 
     None where a dimension is unknown, or the dtype is of no plain values.
     """
-    try:
-        item_bytes = STRING_BYTES if dtype == tf.string.as_datatype_enum else tf.as_dtype(dtype).size
-    except (TypeError, KeyError):
-        return None
-    if shape.unknown_rank or dtype in _HANDLES:
+    item_bytes = _item_bytes(dtype)
+    if item_bytes is None or shape.unknown_rank:
         return None
     n_elements = 1
     for dim in shape.dim:
@@ -36,6 +34,16 @@ def tensor_bytes(dtype: int, shape: Any) -> int | None:
             return None
         n_elements *= dim.size
     return n_elements * item_bytes
+
+
+@cache
+def _item_bytes(dtype: int) -> int | None:
+    if dtype in _HANDLES:
+        return None
+    try:
+        return STRING_BYTES if dtype == tf.string.as_datatype_enum else int(tf.as_dtype(dtype).size)
+    except (TypeError, KeyError):
+        return None
 
 
 #: A handle in a file names a variable of some session; a variant is decoded by whatever kind it names.
@@ -53,18 +61,20 @@ class ConstantSizes:
 
     def add(self, node: Any, function: str) -> None:
         """Count the attribute ``value`` of a node. Errors: GraphTooLarge; GraphDamaged; OpRefused."""
-        where = place(node.name, function)
         value = node.attr.get("value")
         if value is None or value.WhichOneof("value") != "tensor":
-            raise GraphDamaged(f"{node.op} ({where}) has no value; save the model again with tf.saved_model.save")
+            raise GraphDamaged(
+                f"{node.op} ({place(node.name, function)}) has no value; save the model again with tf.saved_model.save"
+            )
         tensor = value.tensor
         if tensor.dtype in _HANDLES or tensor.resource_handle_val or tensor.variant_val:
             raise OpRefused(
-                f"{node.op} ({where}) is a constant of a resource or a variant, which would name what is in the "
-                "server's memory; save the model again with tf.saved_model.save"
+                f"{node.op} ({place(node.name, function)}) is a constant of a resource or a variant, which would name "
+                "what is in the server's memory; save the model again with tf.saved_model.save"
             )
         size = tensor_bytes(tensor.dtype, tensor.tensor_shape)
         if size is None:
+            where = place(node.name, function)
             raise GraphDamaged(f"{node.op} ({where}) has no shape or dtype that a constant can have")
         if tensor.string_val:
             # The last one is what the rest of the shape is filled with.
@@ -72,8 +82,8 @@ class ConstantSizes:
         limits = self._limits
         if size > limits.max_constant_bytes:
             raise GraphTooLarge(
-                f"constant {where} takes {size} bytes, over max_constant_bytes = {limits.max_constant_bytes}: "
-                "compute it in the graph, or keep it in a variable"
+                f"constant {place(node.name, function)} takes {size} bytes, over max_constant_bytes = "
+                f"{limits.max_constant_bytes}: compute it in the graph, or keep it in a variable"
             )
         self.total_bytes += size
         if size > limits.max_filled_bytes // 2**16:
@@ -81,6 +91,6 @@ class ConstantSizes:
         for limit, counted in (("max_constants_bytes", self.total_bytes), ("max_filled_bytes", self._filled_bytes)):
             if counted > getattr(limits, limit):
                 raise GraphTooLarge(
-                    f"with {where} the constants take over {limit} = {getattr(limits, limit)} bytes: "
-                    "compute them in the graph, or keep them in variables"
+                    f"with {place(node.name, function)} the constants take over {limit} = "
+                    f"{getattr(limits, limit)} bytes: compute them in the graph, or keep them in variables"
                 )

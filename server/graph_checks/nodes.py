@@ -27,10 +27,13 @@ _NEXT_STEP = "save the model with the TensorFlow that this server has"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What is to be looked at in each node of one type. ``is_plain``: nothing but the names of its attributes."""
+    """What is to be looked at in each node of one type. ``is_plain``: nothing but the names of its attributes.
+
+    ``attributes`` are those that need no further look: the op's own, and what else was fine in another node.
+    """
 
     family: Family
-    attributes: frozenset[str]
+    attributes: set[str]
     functions: tuple[str, ...]
     texts: tuple[str, ...]
     held: tuple[str, ...]
@@ -71,6 +74,7 @@ class Nodes:
             names = set(node.attr)
             if not names <= plan.attributes:
                 self._check_names(names - plan.attributes, node, body)
+                plan.attributes.update(names)
             if not plan.is_plain:
                 self._look_into(node, plan, scan)
         return scan
@@ -99,7 +103,7 @@ class Nodes:
         )
         return _Plan(
             family=family,
-            attributes=shape.attributes,
+            attributes=set(shape.attributes),
             functions=shape.functions,
             texts=texts,
             held=held,
