@@ -57,7 +57,7 @@ class AsyncConnection:
             raise ConnectionFailed("the client is closed: make another one")
         request = self._target.request(step)
         try:
-            async with asyncio.timeout(step.timeout_s):
+            async with asyncio.timeout(None if step.is_long else step.timeout_s):
                 answer = await self._transport.handle_async_request(request)
                 try:
                     await answer.aread()

@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from rowwise._calls import Calls
 from rowwise._http import answer_json, model_path
-from rowwise._registration import UploadReader, prepare, spec_as_json
+from rowwise._registration import UploadReader, prepare, repr_digest, spec_as_json
 from rowwise._source import source_parts
 from rowwise._steps import Send, Steps, Work
 from rowwise._watch import wait_until_available
@@ -24,7 +25,7 @@ from rowwise.version_status import Stage, VersionStatus
 
 __all__ = ["OnStage", "Registering"]
 
-#: Seconds that the server may take to record an upload that it has received.
+#: Seconds in which an upload must move, and that the server may take to record one that it has received.
 _UPLOAD_TIMEOUT_S = 120.0
 
 OnStage = Callable[[Stage], None]
@@ -77,9 +78,11 @@ class Registering:
             submission = yield Work(partial(prepare, found, inputs=inputs, spec=spec, scratch=Path(scratch), view=view))
             with submission.archive.open("rb") as file:
                 # The specification goes first, so that a wrong one is refused before the archive is read.
+                digest = yield Work(partial(repr_digest, submission.archive))
+                upload = UploadReader(file, view.show)
                 parts = [
                     ("spec", (None, encode_json(submission.spec), "application/json")),
-                    ("archive", (submission.archive.name, UploadReader(file, view.show), "application/octet-stream")),
+                    ("archive", (submission.archive.name, upload, "application/octet-stream", {"Repr-Digest": digest})),
                 ]
                 taken = yield from self._put(name, parts)
             return (yield from self._wait(name, taken, view, activates=submission.spec.get("activate") is not False))
@@ -92,7 +95,16 @@ class Registering:
             return (yield from self._wait(name, taken, view, activates=spec.get("activate") is not False))
 
     def _put(self, name: str, parts: Any) -> Steps[Any]:
-        request = Send(method="PUT", path=model_path(name), files=parts, timeout_s=_UPLOAD_TIMEOUT_S)
+        request = Send(
+            method="PUT",
+            path=model_path(name),
+            files=parts,
+            # So that an upload whose answer was lost is sent again, and makes one version.
+            headers={"Idempotency-Key": str(uuid4())},
+            timeout_s=_UPLOAD_TIMEOUT_S,
+            is_long=True,
+            repeats=True,
+        )
         return answer_json(request, (yield from self._calls.send(request)))
 
     def register_import(

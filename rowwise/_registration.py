@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from rowwise.targets import Target
 from rowwise.values import to_wire
 from rowwise.version_status import Stage
 
-__all__ = ["Submission", "UploadReader", "prepare", "spec_as_json"]
+__all__ = ["Submission", "UploadReader", "prepare", "repr_digest", "spec_as_json"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,13 @@ def prepare(
     view.show(Stage(name="pack"))
     archive = saved_model if saved_model.is_file() else pack(saved_model, scratch / "model.tar.gz")
     return Submission(archive=archive, spec=spec_as_json(options))
+
+
+def repr_digest(path: Path) -> str:
+    """Return a file's ``Repr-Digest``, by which the server sees that it came whole. Source: RFC 9530."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+    return f"sha-256=:{base64.b64encode(digest).decode()}:"
 
 
 def spec_as_json(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,12 +63,13 @@ class Retries:
                 return (yield replace(request, timeout_s=left_s))
             except (ConnectionFailed, Overloaded) as error:
                 pause_s = self._pause_s(error, attempt)
-                left_s = deadline_s - self._clock() - pause_s
-                if not self._is_worth_it(request, error, attempt) or left_s <= 0 or not self._take():
+                is_late = not request.is_long and self._clock() + pause_s >= deadline_s
+                if is_late or not self._is_worth_it(request, error, attempt) or not self._take():
                     raise
             attempt += 1
             yield Pause(pause_s)
-            left_s = max(deadline_s - self._clock(), 1e-3)
+            if not request.is_long:
+                left_s = max(deadline_s - self._clock(), 1e-3)
 
     def _is_worth_it(self, request: Send, error: Exception, attempt: int) -> bool:
         return attempt < self._most and (request.repeats or isinstance(error, NotConnected))

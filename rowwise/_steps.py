@@ -19,9 +19,9 @@ _Result = TypeVar("_Result")
 class Send:
     """Send one request; the outcome is the answer, an ``httpx.Response`` that was read and is a success.
 
-    ``timeout_s`` bounds it as a whole, None takes the client's own. ``repeats``: whether doing it twice is as doing it
-    once, so that it may be sent again when it is not known what came of it. ``tells_deadline``: whether the server is
-    told how long its answer is waited for.
+    ``timeout_s`` bounds it as a whole, None takes the client's own; where ``is_long`` it bounds each wait for something
+    to move. ``repeats``: whether doing it twice is as doing it once, so that it may be sent again when it is not known
+    what came of it. ``tells_deadline``: whether the server is told how long its answer is waited for.
     """
 
     method: str
@@ -31,6 +31,7 @@ class Send:
     #: Parts of a multipart body, as httpx takes them.
     files: Any = None
     timeout_s: float | None = None
+    is_long: bool = False
     repeats: bool = False
     tells_deadline: bool = False
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 
 import pytest
 
 from server.reloading import Reloading
+from server.rights import TokenEntry
 from server.settings import CHANGEABLE, Settings
+from server.supervise.told_settings import settings_from_json, settings_to_json
 
 
 @pytest.fixture
@@ -88,3 +91,33 @@ def test_a_malformed_file_keeps_the_old_settings_and_the_log_says_why(
 
 def test_what_can_change_are_settings() -> None:
     assert set(Settings.model_fields) > CHANGEABLE
+
+
+TOKEN = {"name": "ci", "sha256": "0" * 64, "scopes": ["manage"], "models": ["a*"], "manage_per_s": 2.5}
+
+
+def test_tokens_may_stand_in_the_file_and_in_the_environment(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(
+        '[[tokens]]\nname = "ci"\nsha256 = "'
+        + "0" * 64
+        + '"\nscopes = ["manage"]\nmodels = ["a*"]\nmanage_per_s = 2.5\n'
+    )
+    filed = Settings.read({"config": file})
+    monkeypatch.setenv("ROWWISE_TOKENS", json.dumps([TOKEN]))
+    given = Settings.read({})
+    assert filed.tokens == given.tokens
+    assert [entry.name for entry in filed.tokens] == ["ci"]
+
+
+def test_processes_are_told_of_tokens_as_of_all_settings() -> None:
+    settings = Settings(tokens=(TokenEntry.model_validate(TOKEN),), host_names=("a", "b"), tokens_file=Path("t"))
+    told = settings_from_json(json.loads(json.dumps(settings_to_json(settings))))
+    assert told == settings
+
+
+def test_a_token_where_its_hash_belongs_is_not_in_the_log(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    reloading = Reloading(Settings.read({"config": file}), lambda _: None)
+    file.write_text('[[tokens]]\nname = "ci"\nsha256 = "rowwise_secret"\nscopes = ["manage"]\n')
+    reloading.reload()
+    assert "tokens.0.sha256" in caplog.text
+    assert "secret" not in caplog.text

@@ -21,6 +21,8 @@ Headers = Iterable[tuple[bytes, bytes]]
 #: Headers that a proxy adds. Behind a proxy on this machine every caller looks local, and none is known to be.
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip"})
 _BY_FORMS = frozenset({b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})
+#: A name in the DNS has 253 at most, and a port follows.
+_MAX_HOST_BYTES = 260
 #: What browsers say of a request that a person made by typing an address.
 _TYPED = b"none"
 _NO_GUARD = "no token is configured, so {0} may not do this: start the server with a token"
@@ -52,7 +54,8 @@ def check_host(headers: Headers, *, names: frozenset[str]) -> None:
     """Let requests pass that mean this server: by ``names``, in small letters, or a loopback one. Errors: Forbidden."""
     told = [value for name, value in headers if name in (b"host", b":authority")]
     for host in told:
-        if not _is_ours(host, names):
+        # Longer ones are no names, and would be remembered.
+        if len(host) > _MAX_HOST_BYTES or not _is_ours(host, names):
             raise Forbidden(
                 f"the request is for {host[:80].decode('latin-1')!r}, which is no name of this server: "
                 "list it in the setting 'host_names'"

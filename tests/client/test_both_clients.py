@@ -250,3 +250,26 @@ def test_a_proxy_of_the_environment_is_used_but_for_this_machine(monkeypatch: py
     assert proxy("http://outside.example") == "http://proxy.example:3128"
     for url in ("http://127.0.0.1:8000", "http://localhost", "http://inside.example", "https://outside.example"):
         assert proxy(url) is None
+
+
+def test_an_upload_whose_answer_was_lost_is_sent_again_under_its_key(server: Any, tmp_path: Path) -> None:
+    (tmp_path / "saved_model.pb").write_bytes(b"model")
+    broken = [True]
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        headers = {key.lower(): value for key, value in request.headers.items()}
+        status, more, body = server.answer(request.method, request.url.raw_path.decode(), headers, request.read())
+        if request.method == "PUT" and broken and broken.pop():
+            raise httpx.ReadError("connection reset")
+        return httpx.Response(status, headers=more, content=body)
+
+    with rowwise.Client("http://rowwise.test", transport=httpx.MockTransport(handle)) as client:
+        assert client.register("double", tmp_path).state == "AVAILABLE"
+    puts = [
+        (headers["idempotency-key"], body.count(b"Repr-Digest: sha-256=:"))
+        for m, _, headers, body in server.requests
+        if m == "PUT"
+    ]
+    assert len(puts) == 2
+    assert puts[0] == puts[1]
+    assert puts[0][1] == 1

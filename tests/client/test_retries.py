@@ -113,3 +113,10 @@ def test_where_everything_is_refused_retries_are_a_tenth_of_the_requests() -> No
 def test_none_means_none() -> None:
     with pytest.raises(NotConnected):
         Sending(most=0).send(QUESTION, NotConnected("refused"))
+
+
+def test_an_upload_may_take_as_long_as_it_takes_and_is_sent_again_all_the_same() -> None:
+    sending = Sending(took_s=900.0)
+    upload = Send(method="PUT", path="/v1/models/m", repeats=True, is_long=True)
+    assert sending.send(upload, ConnectionFailed("it broke"), "taken", timeout_s=120.0) == "taken"
+    assert sending.timeouts_s == [120.0, 120.0]

@@ -25,6 +25,7 @@ FOREIGN = (
     "127.0.0.1.evil.example",
     "",
     "0.0.0.0",
+    "a" * 300 + ".localhost",
 )
 
 
