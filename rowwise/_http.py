@@ -9,12 +9,14 @@ import ipaddress
 import os
 import ssl
 import time
+from threading import BoundedSemaphore
 from typing import Any, TypeVar
 from urllib.parse import quote
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
+from rowwise._pool import Stack
 from rowwise._steps import Pause, Send, Step, Steps
 from rowwise.errors import BadAnswer, ConnectionFailed, NotConnected, RowwiseClientError, TimedOut, refusal
 from rowwise.values import decode_json
@@ -47,14 +49,15 @@ class Target:
         if base.scheme not in {"http", "https"} or not base.host:
             raise ConnectionFailed(f"{url!r} is not an http or https URL; say for example http://127.0.0.1:8000")
         self.url = url
+        #: How many may be open at once.
+        self.connections = connections
         self._base = base
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         #: What httpx's transports take.
         self.options: dict[str, Any] = {
-            "limits": httpx.Limits(
-                max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=_KEEP_S
-            ),
-            "verify": True if ca is None else _trusting(ca),
+            "limits": httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=_KEEP_S),
+            # One context for all of them: to make one takes longer than a request.
+            "verify": base.scheme == "https" and (httpx.create_ssl_context() if ca is None else _trusting(ca)),
             "proxy": _proxy_for(base),
         }
         #: By path.
@@ -114,17 +117,23 @@ class Connection:
 
     def __init__(self, target: Target, *, transport: httpx.BaseTransport | None = None) -> None:
         self._target = target
-        #: One that was given, and is for its giver to make right for a child.
+        #: One that was given is for all requests, and for its giver to make right for a child.
         self._given = transport
-        self._transport = httpx.HTTPTransport(**target.options) if transport is None else transport
+        self._is_closed = False
+        self._begin()
+
+    def _begin(self) -> None:
         #: Who may use its connections: a child of that process would speak into the parent's.
         self._pid = os.getpid()
-        self._is_closed = False
+        self._stack: Stack[httpx.BaseTransport] = Stack(lambda: httpx.HTTPTransport(**self._target.options))
+        self._places = BoundedSemaphore(self._target.connections)
 
     def close(self) -> None:
-        """Close every pooled connection."""
+        """Close every connection that is not in use."""
         self._is_closed = True
-        self._own().close()
+        if self._pid == os.getpid():
+            for transport in self._stack.all_free() if self._given is None else [self._given]:
+                transport.close()
 
     def run(self, steps: Steps[_Result]) -> _Result:
         """Carry out a call and return its result. Errors: what the call raises."""
@@ -153,24 +162,39 @@ class Connection:
     def _send(self, step: Send) -> httpx.Response:
         if self._is_closed:
             raise ConnectionFailed("the client is closed: make another one")
+        if self._pid != os.getpid():
+            # Closing would say good-bye over the parent's connections.
+            self._begin()
         request = self._target.request(step)
         try:
-            answer = self._own().handle_request(request)
-            try:
-                answer.read()
-            finally:
-                answer.close()
-        except (httpx.HTTPError, httpx.StreamError) as error:
+            answer = self._answer(request, step) if self._given is None else _read(self._given, request)
+        except (httpx.HTTPError, httpx.StreamError, TimeoutError) as error:
             raise self._target.failure(step, error) from error
         return self._target.checked(answer)
 
-    def _own(self) -> httpx.BaseTransport:
-        if self._pid != os.getpid():
-            if self._given is None:
-                # Closing would say good-bye over the parent's connections.
-                self._transport = httpx.HTTPTransport(**self._target.options)
-            self._pid = os.getpid()
-        return self._transport
+    def _answer(self, request: httpx.Request, step: Send) -> httpx.Response:
+        if not self._places.acquire(timeout=step.timeout_s):
+            raise TimeoutError
+        try:
+            transport = self._stack.take()
+            try:
+                return _read(transport, request)
+            finally:
+                # What broke it has closed.
+                self._stack.give_back(transport)
+                if self._is_closed:
+                    self.close()
+        finally:
+            self._places.release()
+
+
+def _read(transport: httpx.BaseTransport, request: httpx.Request) -> httpx.Response:
+    answer = transport.handle_request(request)
+    try:
+        answer.read()
+    finally:
+        answer.close()
+    return answer
 
 
 def answer_json(request: Send, answer: httpx.Response) -> Any:

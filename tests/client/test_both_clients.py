@@ -232,6 +232,57 @@ def test_predictions_of_a_model_that_is_unknown_in_binary_are_found_out_by_json(
     np.testing.assert_array_equal(client.predict("double", x=[[1.0], [2.0]]), [[2.0], [4.0]])
 
 
+class Counting:
+    """A server that answers every question after a moment, and counts connections: all, and those that are open."""
+
+    def __init__(self) -> None:
+        self.n_made = self.n_open = self.most_open = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.n_made += 1
+        self.n_open += 1
+        self.most_open = max(self.most_open, self.n_open)
+        try:
+            while await reader.readuntil(b"\r\n\r\n"):
+                await asyncio.sleep(0.01)
+                writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"models": []}')
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            self.n_open -= 1
+            writer.close()
+
+
+def test_connections_are_used_again_and_are_no_more_than_was_said() -> None:
+    async def test() -> None:
+        counting = Counting()
+        server = await asyncio.start_server(counting.serve, "127.0.0.1", 0)
+        async with server:
+            async with rowwise.AsyncClient(_url(server), connections=3) as client:
+                for _ in range(5):
+                    assert await client.models() == []
+                assert counting.n_made == 1
+                await asyncio.gather(*(client.models() for _ in range(20)))
+                assert (counting.n_made, counting.most_open) == (3, 3)
+            async with asyncio.timeout(10):
+                while counting.n_open:  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.01)
+
+            def ask() -> None:
+                with rowwise.Client(_url(server), connections=2) as client:
+                    threads = [threading.Thread(target=client.models) for _ in range(10)]
+                    for thread in threads:
+                        thread.start()
+                    for thread in threads:
+                        thread.join()
+
+            counting.n_made = counting.most_open = 0
+            await asyncio.to_thread(ask)
+            assert counting.n_made == counting.most_open == 2
+
+    asyncio.run(test())
+
+
 def test_a_client_that_is_closed_says_so(client: rowwise.Client) -> None:
     client.close()
     with pytest.raises(rowwise.ConnectionFailed, match="closed"):
