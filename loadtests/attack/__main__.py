@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -120,7 +121,7 @@ def _slower(seen: Seen, quiet: list[tuple[float, float]], attacked: list[tuple[f
 
 
 def _command(
-    only: Annotated[str, typer.Option(help="Attacks whose area or name holds this.")] = "",
+    only: Annotated[str, typer.Option(help="Attacks whose area or name matches this regular expression.")] = "",
     p99_limit: Annotated[
         float, typer.Option(help="How many times its p99 in quiet a bystander's may be, in the median attack.")
     ] = _P99_LIMIT,
@@ -130,7 +131,7 @@ def _command(
     console = terminal()
     # Those that search all answers come last.
     in_order = sorted(cases(), key=lambda case: case.area == leaks.AREA)
-    chosen = [case for case in in_order if only in f"{case.area}: {case.name}"]
+    chosen = [case for case in in_order if re.search(only, f"{case.area}: {case.name}")]
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import socket
 import struct
 import time
@@ -88,7 +89,7 @@ def smuggling(target: Target) -> str:
         f"0\r\n\r\nGET /v1/models HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
     )
     assert got.startswith(b"HTTP/1.1 400"), f"answered {got[:100]!r}"
-    if got.count(b"HTTP/1.1 ") > 1:
+    if len(re.findall(rb"HTTP/1\.1 \d", got)) > 1:
         raise Harm("the second request was answered too")
     return got.split(b"\r\n", 1)[0].decode()
 
