@@ -18,7 +18,7 @@ IMPORTED_BY_ALL := tensorflow keras numpy
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long recipes fuzz fuzz-codecs schemathesis soak chaos serve load race bench bench-gpu check lint types rules docs op-page protos \
+.PHONY: help setup demo test test-long recipes fuzz fuzz-codecs schemathesis soak chaos attack serve load race bench bench-gpu check lint types rules docs op-page protos \
         invariant dockerfile compose docker-steps format lock clean
 
 help: ## Show the targets
@@ -63,6 +63,9 @@ soak: setup ## The real server under mixed load for 30 minutes (MINUTES=...): no
 
 chaos: setup ## Kills and faults under load, with an account of every request that was sent
 	@$(BIN)/python -m loadtests.chaos $(ARGS)
+
+attack: setup ## A hundred attempts to get in, out, or in others' way, on a running server; each must be refused or contained
+	@$(BIN)/python -m loadtests.attack $(ARGS)
 
 serve: setup ## Serve the digits model on http://127.0.0.1:8000 until Ctrl-C
 	@$(BIN)/rowwise serve --model digits=models.digits:predict $(ARGS)
