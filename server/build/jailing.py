@@ -37,6 +37,9 @@ __all__ = ["BuildJail", "Confined", "JailPolicy"]
 
 _log = logging.getLogger(__name__)
 
+#: What the example models keep.
+_WEIGHTS = ".npz"
+
 #: What may be asked for beyond what may be used: threads have stacks that they never touch, allocators reserve.
 _ASKED_FOR = 2
 _ASKED_FOR_BYTES = 4 * 2**30
@@ -175,6 +178,7 @@ class BuildJail:
         dotted = [path for path in theirs.hidden if path.resolve() not in needed]
         return View(
             readable=(*view.readable, *theirs.readable),
+            listed=view.listed,
             writable=writable,
             hidden=(*dotted, *existing(self._policy.hidden)),
             devices=view.devices,
@@ -186,8 +190,10 @@ class BuildJail:
             cache.mkdir(parents=True, exist_ok=True)
             if jail.account is not None:
                 # What was kept by who started the server, or by a server of before, is there to be read too.
-                for path in (cache, *cache.glob("*.npz")):
-                    os.lchown(path, jail.account.uid, jail.account.gid)
+                jail.account.give_files(cache, _WEIGHTS)
+            elif os.geteuid() == 0:
+                # Without privileges root reads no file of another user's, as those that a better jail's builds kept.
+                self._account.take_back_files(cache, _WEIGHTS)
         except OSError as error:
             _log.warning("trained weights can't be kept in %s: %s", cache, error.strerror)
         return existing([cache])

@@ -65,6 +65,7 @@ def installed(environment: Mapping[str, str]) -> View:
                 *(_ROOT / name for name in _OURS),
             ]
         ),
+        listed=existing([_ROOT]),
         devices=nodes,
     )
 

@@ -49,6 +49,14 @@ class Account:
         """Give directories to this user, with all that is in them."""
         _own(tops, self.uid, self.gid)
 
+    def give_files(self, top: Path, suffix: str) -> None:
+        """Give a directory to this user, with the files of one kind that are directly in it."""
+        _pass_on(top, suffix, os.getuid(), self.uid, self.gid)
+
+    def take_back_files(self, top: Path, suffix: str) -> None:
+        """Undo ``give_files``."""
+        _pass_on(top, suffix, self.uid, os.getuid(), os.getgid())
+
     def take_back(self, *tops: Path) -> None:
         """Give them back to who calls. Nobody else may be writing there any more."""
         _own(tops, os.getuid(), os.getgid())
@@ -73,3 +81,12 @@ def _own(tops: Sequence[Path], uid: int, gid: int) -> None:
         for directory, directories, names in os.walk(top):
             for name in (*directories, *names):
                 os.lchown(os.path.join(directory, name), uid, gid)  # noqa: PTH118 - a tree may have many
+
+
+def _pass_on(top: Path, suffix: str, owner: int, uid: int, gid: int) -> None:
+    """Give what is ``owner``'s to another user: a directory, and files directly in it. Links are not followed."""
+    with os.scandir(top) as entries:
+        files = [entry.path for entry in entries if entry.name.endswith(suffix)]
+    for path in (str(top), *files):
+        if os.lstat(path).st_uid == owner:
+            os.lchown(path, uid, gid)

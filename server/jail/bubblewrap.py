@@ -48,7 +48,9 @@ def bubblewrap(program: str, steps: Sequence[Step], *, is_root: bool) -> list[st
                 # Else it makes them so that only root may enter.
                 arguments += ["--dir", str(parent)]
         made |= {*step.path.parents, step.path}
-        if step.kind is Kind.LINK:
+        if step.kind is Kind.LISTED:
+            arguments += ["--dir", path]
+        elif step.kind is Kind.LINK:
             arguments += ["--symlink", step.target, path]
         elif step.kind is not Kind.HIDDEN:
             arguments += [_FLAGS[step.kind], path, path]

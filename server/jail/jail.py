@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,7 @@ def _tried(jail: Jail, view: View, limits: JailLimits, needed: Sequence[Path], d
         "network": os.readlink("/proc/self/ns/net"),  # noqa: PTH115
         "processes": os.readlink("/proc/self/ns/pid"),  # noqa: PTH115
     }
-    inside = View(readable=view.readable, hidden=view.hidden, devices=view.devices, writable=(own,))
+    inside = replace(view, writable=(own,))
     if jail.account is not None:
         jail.account.give(own)
     command = [sys.executable, "-I", "-S", str(_TRIAL), json.dumps(asked)]

@@ -59,6 +59,8 @@ def rules(steps: Sequence[Step]) -> list[Rule]:
     for step in steps:
         if step.kind in {Kind.WRITABLE, Kind.DEVICE}:
             allowed.append((str(step.path), WRITE))
+        elif step.kind is Kind.LISTED:
+            allowed.append((str(step.path), LIST))
         elif step.kind is Kind.READABLE:
             allowed += _around(step.path, hidden)
     return allowed

@@ -87,7 +87,9 @@ def _mount_all(steps: Iterable[tuple[Path, Kind, str]]) -> None:
     closed = [root, root / "dev"]
     for path, kind, target in steps:
         inside, outside = (each / path.relative_to("/") for each in (root, old))
-        if kind is Kind.LINK:
+        if kind is Kind.LISTED:
+            _made(inside)
+        elif kind is Kind.LINK:
             _made(inside.parent)
             inside.symlink_to(target)
         elif kind is Kind.HIDDEN and outside.is_dir():

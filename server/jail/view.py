@@ -31,6 +31,8 @@ class View:
     """
 
     readable: tuple[Path, ...] = ()
+    #: Directories that must be listed to find what is readable in them. Nothing else in them is shown.
+    listed: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     #: Device nodes besides null, zero, full, random, urandom and tty.
@@ -41,10 +43,11 @@ class Kind(IntEnum):
     """What a path becomes. Of two for one path the higher one holds."""
 
     LINK = 0
-    READABLE = 1
-    DEVICE = 2
-    HIDDEN = 3
-    WRITABLE = 4
+    LISTED = 1
+    READABLE = 2
+    DEVICE = 3
+    HIDDEN = 4
+    WRITABLE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ def steps(view: View, *, for_another_user: bool = False) -> list[Step]:
     """
     found: dict[Path, Step] = {}
     for kind, paths in (
+        (Kind.LISTED, view.listed),
         (Kind.READABLE, view.readable),
         (Kind.DEVICE, view.devices),
         (Kind.HIDDEN, view.hidden),
@@ -82,14 +86,14 @@ def steps(view: View, *, for_another_user: bool = False) -> list[Step]:
     around: dict[Path, Kind] = {}
     for step in sorted(found.values(), key=lambda step: (len(step.path.parts), step.path)):
         parent = next((around[each] for each in step.path.parents if each in around), None)
-        if step.kind is Kind.LINK and parent in {Kind.READABLE, Kind.WRITABLE}:
+        if step.kind in {Kind.LINK, Kind.LISTED} and parent in {Kind.READABLE, Kind.WRITABLE}:
             continue
         if step.kind is parent and step.kind in {Kind.READABLE, Kind.HIDDEN, Kind.WRITABLE}:
             continue
         if step.kind is Kind.HIDDEN and parent is None:
             continue
         kept.append(step)
-        if step.kind is not Kind.LINK:
+        if step.kind not in {Kind.LINK, Kind.LISTED}:
             around[step.path] = step.kind
     return kept
 

@@ -56,6 +56,15 @@ def test_what_lies_in_something_shown_is_not_mounted_again(tmp_path: Path) -> No
     assert told(steps(view), tmp_path) == [("a", Kind.READABLE)]
 
 
+def test_a_directory_that_is_only_listed_is_made_with_what_is_shown_in_it(tmp_path: Path) -> None:
+    tree(tmp_path, "code/package/a.py", "code/secret")
+    found = steps(View(readable=(tmp_path / "code/package",), listed=(tmp_path / "code",)))
+    assert told(found, tmp_path) == [("code", Kind.LISTED), ("code/package", Kind.READABLE)]
+    allowed = rules(found)
+    assert (str(tmp_path / "code"), LIST) in allowed
+    assert (str(tmp_path / "code"), READ) not in allowed
+
+
 def test_what_is_hidden_of_nothing_that_is_shown_is_not_mounted_at_all(tmp_path: Path) -> None:
     tree(tmp_path, "shown/", "elsewhere/")
     found = steps(View(readable=(tmp_path / "shown",), hidden=(tmp_path / "elsewhere",)))
