@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import site
+import stat
 import sys
 import tempfile
 import threading
@@ -37,6 +38,7 @@ __all__ = ["BuildJail", "Confined", "JailPolicy"]
 
 _log = logging.getLogger(__name__)
 
+_READ_AND_ENTER = stat.S_IROTH | stat.S_IXOTH
 #: What the example models keep.
 _WEIGHTS = ".npz"
 
@@ -139,7 +141,7 @@ class BuildJail:
         caches = self._cache(jail) if is_ours else ()
         view = self._shown(is_ours=is_ours, writable=(*given, *caches))
         limits = _limits(self._limits)
-        directory = Path.cwd() if is_ours and Path.cwd() != Path("/") else own
+        directory = Path.cwd() if is_ours and Path.cwd() != Path("/") and _lets_in(jail, Path.cwd()) else own
         if jail.account is not None:
             jail.account.give(*given)
         try:
@@ -216,13 +218,26 @@ class BuildJail:
         return environment
 
 
+def _lets_in(jail: Jail, directory: Path) -> bool:
+    """Return whether the operator's code there can be read, and say so if it can't."""
+    if jail.account is None or directory.stat().st_mode & _READ_AND_ENTER == _READ_AND_ENTER:
+        return True
+    _log.warning(
+        "%s is for its owner only, so that nothing can be imported from it by the user that builds (%d): let others "
+        "read it, or run the server as a user of its own",
+        directory,
+        jail.account.uid,
+    )
+    return False
+
+
 def _limits(limits: BuildLimits) -> JailLimits:
     return JailLimits(
         # The wall clock's limit is the server's to keep; this one holds without it.
         cpu_s=limits.build_timeout_s * (os.cpu_count() or 1) + limits.exit_grace_s,
         memory_bytes=_ASKED_FOR * limits.build_memory_bytes + _ASKED_FOR_BYTES,
         file_bytes=limits.build_disk_bytes,
-        processes=limits.build_processes,
+        processes=limits.build_processes * limits.concurrent_builds,
     )
 
 

@@ -38,8 +38,8 @@ class BuildLimits:
     build_memory_bytes: int = 8192 * _MIB
     #: Bytes that a build may have on disk: what it unpacks, its temporary files and what it makes of the model.
     build_disk_bytes: int = 32 * 1024 * _MIB
-    #: Processes and threads of all builds together, where they have a user or a user namespace of their own. TensorFlow
-    #: has several pools of as many threads as there are cores.
+    #: Processes and threads of one build; those that run at once share what all of them may have, as the kernel counts
+    #: for a user. TensorFlow has several pools of as many threads as there are cores.
     build_processes: int = 512 + 32 * (os.cpu_count() or 1)
     #: Builds that run at once; more wait their turn, first come first served.
     concurrent_builds: int = 1

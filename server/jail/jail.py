@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -39,6 +40,7 @@ _SETTLE = Path(__file__).with_name("settle.py")
 _TRIAL = Path(__file__).with_name("trial.py")
 #: One takes below 0.2 s.
 _TRIAL_S = 20.0
+_MORE_THREADS = 1_000
 
 
 class Means(StrEnum):
@@ -74,7 +76,7 @@ class Jail:
         restrictions = {
             "namespaces": namespaces.description(shown, is_root=is_root) if by_namespaces else None,
             "directory": str(directory),
-            "limits": limits.to_json(),
+            "limits": self.counted(limits).to_json(),
             "user": None
             if self.account is None
             else {"uid": self.account.uid, "gid": self.account.gid, "groups": list(self.account.groups)},
@@ -86,6 +88,12 @@ class Jail:
         if self.means is Means.BUBBLEWRAP:
             return [*bubblewrap(self.program, shown, is_root=is_root), *settled]
         return settled
+
+    def counted(self, limits: JailLimits) -> JailLimits:
+        """Return the limits on top of what the user has running already, where that is the server's own."""
+        if self.account is not None:
+            return limits
+        return replace(limits, processes=limits.processes + _n_threads(os.getuid()))
 
     def to_json(self) -> dict[str, Any]:
         """Return what an operator wants to know of it, in plain JSON types."""
@@ -129,6 +137,16 @@ def find_jail(
     )
 
 
+def _n_threads(uid: int) -> int:
+    """Return how many threads a user's processes have."""
+    total = 0
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            with suppress(OSError):
+                total += len(os.listdir(process / "task")) if process.stat().st_uid == uid else 0  # noqa: PTH208
+    return total
+
+
 def _candidates(account: Account) -> Iterator[Jail]:
     filters = has_filter()
     users = (account, None) if os.geteuid() == 0 else (None,)
@@ -153,7 +171,8 @@ def _tried(jail: Jail, view: View, limits: JailLimits, needed: Sequence[Path], d
         "secret": str(secret),
         "needed": [str(path) for path in needed],
         "pid": os.getpid(),
-        "limits": limits.to_json(),
+        # The user may have more running when it is counted again.
+        "limits": {**limits.to_json(), "RLIMIT_NPROC": jail.counted(limits).processes + _MORE_THREADS},
         "network": os.readlink("/proc/self/ns/net"),  # noqa: PTH115
         "processes": os.readlink("/proc/self/ns/pid"),  # noqa: PTH115
     }

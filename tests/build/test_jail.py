@@ -203,7 +203,8 @@ def test_a_fork_bomb_ends_at_its_limit_and_is_gone_with_its_build(machine: Machi
     if "limits" in machine.found.broken:
         pytest.skip(f"not bounded in this jail: {machine.found.broken['limits']}")
     found = machine.build("fork-bomb", build_processes=60)
-    assert 20 < found["forks"] < 60
+    # On top of what the user runs already, where it is the server's own.
+    assert 20 < found["forks"] < (60 if machine.found.account is not None else 2_000)
     assert "unavailable" in found["error"]
     assert not [pid for pid in processes() if b"hostile.py" in command_of(pid)]
 

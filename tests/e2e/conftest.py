@@ -25,6 +25,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server_process.
     """
     store = tmp_path_factory.mktemp("e2e") / "store"
     port = str(server_process.free_port())
-    options = ("--model", "digits=models.digits:predict", "--import-package", "models", "--grpc-port", port)
-    with server_process.ServerProcess(store, *options) as running:
+    options = ("--model", "digits=models.digits:predict", "--import-package", "models", "--allow-source")
+    with server_process.ServerProcess(store, *options, "--grpc-port", port) as running:
         yield running.wait_ready()
