@@ -159,7 +159,8 @@ def data_set(target: Target) -> str:
 def repeated_constant(target: Target) -> str:
     """A TensorProto repeats its last value as often as its shape says."""
     import tensorflow as tf
-    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+    from server.graph_checks._tensorflow import SavedModelProto
 
     data = _archive(lambda x: {"y": x + tf.constant([1.0, 2.0, 3.0])})
     files = {}
@@ -169,7 +170,7 @@ def repeated_constant(target: Target) -> str:
             if file is not None:
                 files[member.name] = file.read()
     name = next(name for name in files if name.endswith("saved_model.pb"))
-    model = SavedModel()
+    model = SavedModelProto()
     model.ParseFromString(files[name])
     for function in model.meta_graphs[0].graph_def.library.function:
         for node in function.node_def:
@@ -192,9 +193,9 @@ def repeated_constant(target: Target) -> str:
 @attack(_AREA, "an op of a library that the server does not have")
 def custom_op(target: Target) -> str:
     """And whose name would be in an error of TensorFlow's with a path of the machine."""
-    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+    from server.graph_checks._tensorflow import SavedModelProto
 
-    model = SavedModel(saved_model_schema_version=1)
+    model = SavedModelProto(saved_model_schema_version=1)
     graph = model.meta_graphs.add()
     graph.meta_info_def.tags.append("serve")
     graph.graph_def.node.add(name="n", op="ZeroOut")
