@@ -95,7 +95,7 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     ("a dotted name", {"source": TEXT, "function": "os.system"}, 400, "'function' must be the name"),
     ("weights that are no base64", {"source": TEXT, "weights": "§"}, 400, "'weights' must be an .npz in base64"),
     ("weights that are a list", {"source": TEXT, "weights": [1]}, 400, "'weights' must be an .npz in base64"),
-    ("both", {"source": TEXT, "import_path": "a:b"}, 400, "either 'source' or 'import_path'"),
+    ("both", {"source": TEXT, "import_path": "a:b"}, 400, "send one of 'source', 'import_path'"),
     ("a wrong specification", {"source": TEXT, "max_batch": 0}, 400, "spec.max_batch"),
     ("options twice", {"source": TEXT, "spec": {}, "max_batch": 1}, 400, "not both"),
 ]
