@@ -13,7 +13,16 @@ from server.build import ImportSource
 from server.engine import EngineError
 from server.protocol import Rows
 from server.spec import ModelSpec
-from server.store import Conflict, InvalidName, ModelNotFound, ModelNotReady, State, VersionNotFound, VersionNotLoaded
+from server.store import (
+    Conflict,
+    InvalidName,
+    ModelNotFound,
+    ModelNotReady,
+    State,
+    Store,
+    VersionNotFound,
+    VersionNotLoaded,
+)
 from tests.catalog.world import Server, World
 
 
@@ -232,3 +241,41 @@ def test_deleting_what_is_being_built_stops_the_build_and_wakes_who_waits(server
         assert await world.predict(2.0) == 2.0
 
     assert server.run(scenario).builds[-1] == ("model", "cancelled")
+
+
+def test_fifty_registrations_of_one_name_at_once_all_end_and_none_is_lost(server: Server) -> None:
+    async def scenario(world: World) -> None:
+        targets = ["m:refused" if number % 7 == 3 else f"m:times{1 + number % 3}" for number in range(50)]
+        # One in five is to serve: loading takes longest.
+        wanted = [number % 5 == 0 for number in range(50)]
+        taken = await asyncio.gather(
+            *(
+                world.register(target, wait=False, activate=serves)
+                for target, serves in zip(targets, wanted, strict=True)
+            )
+        )
+        assert sorted(record.version for record in taken) == list(range(1, 51))
+        ended = await asyncio.gather(*(world.catalog.wait("model", record.version) for record in taken))
+        for target, record in zip(targets, ended, strict=True):
+            is_refused = target == "m:refused"
+            assert (record.state is State.FAILED) == is_refused
+            assert bool(record.reason) == is_refused
+        # Those that newer ones overtook were built all the same; the newest that could be built serves.
+        assert len(world.catalog.versions("model")) == 50
+        newest = max(
+            (record.version, target)
+            for target, serves, record in zip(targets, wanted, taken, strict=True)
+            if serves and target != "m:refused"
+        )
+        await world.settle(lambda: world.store.active("model") == newest[0])
+        await world.settle(lambda: sum(world.state(number) is State.AVAILABLE for number in range(1, 51)) == 1)
+        assert await world.predict(5.0) == 5.0 * float(newest[1][-1])
+        assert [entry["version"] for entry in world.catalog.history("model")] == sorted(
+            entry["version"] for entry in world.catalog.history("model")
+        )
+
+    world = server.run(scenario)
+    assert len(world.builds) == 50
+    with Store.open(world.store._layout.root, verify=True) as again:
+        assert again.damage == ()
+        assert [record.version for record in again.versions("model")] == list(range(1, 51))

@@ -12,67 +12,19 @@ import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from server.store import Disk, State, Store
+from server.store import Disk, Store
 from tests.store.operations import OPERATIONS, Countdown, build, noon, operate
 from tests.store.powerloss import PowerLoss
+from tests.store.snapshots import Snapshot, skip, snapshot
 
 ROOT = Path(__file__).parents[2]
-
-Snapshot = dict[str, Any]
 
 
 class PowerCut(BaseException):
     """Ends an operation where it is."""
-
-
-def skip(descriptor: int) -> None:
-    """Take the place of os.fsync where no power is cut."""
-
-
-def files(directory: Path) -> dict[str, str]:
-    return {str(path.relative_to(directory)): path.read_text() for path in directory.rglob("*") if path.is_file()}
-
-
-def snapshot(root: Path) -> Snapshot:
-    """Open the store and return all that can be seen of it; check what must hold in every store."""
-    with Store.open(root, disk=Disk(fsync=skip), now=noon) as store:
-        assert store.damage == ()
-        seen: Snapshot = {}
-        for name in store.models():
-            for record in store.versions(name):
-                entry = record.to_json()
-                entry["spec"] = store.spec(name, record.version)
-                paths = {path.name for path in (root / "models" / name / str(record.version)).iterdir()}
-                if record.state is State.BUILT:
-                    entry["artifact"] = files(store.artifact_dir(name, record.version))
-                    assert paths - {"contents.json"} == {"record.json", "spec.json", "artifact"}
-                    contents = store.contents(name, record.version)
-                    entry["contents"] = None if contents is None else contents.to_json()
-                    if contents is not None:
-                        assert contents.differences(store.artifact_dir(name, record.version)) == []
-                elif record.state is State.BUILDING:
-                    entry["source"] = files(store.source_dir(name, record.version))
-                    assert set(entry["source"]) == {"source.json", "archive"}
-                    assert files(store.staging_dir(name, record.version)) == {}
-                    assert paths == {"record.json", "spec.json", "source", "staging"}
-                else:
-                    assert record.state is State.FAILED
-                    assert record.reason
-                    assert paths == {"record.json", "spec.json"}
-                seen[f"{name}/{record.version}"] = entry
-        leftovers = [path for path in root.rglob("*") if path.name.startswith(".new-")]
-        assert not leftovers
-        assert not list((root / "trash").iterdir())
-        assert not list((root / "uploads").iterdir())
-        assert all(path.stat().st_nlink > 1 for path in (root / "blobs").iterdir()), "a file that nobody has is kept"
-        for name in store.models():
-            seen[f"{name}: labels"] = store.labels(name)
-            seen[f"{name}: history"] = [each.to_json() for each in store.history(name)]
-    return seen
 
 
 def check(operation: str, snapshots: list[Snapshot]) -> None:
@@ -161,3 +113,25 @@ def test_without_fsync_a_power_cut_would_be_seen(tmp_path: Path) -> None:
     operate(tmp_path / "running", "activate", Disk(fault=fault, fsync=skip), fault)
     power.leave(tmp_path / "running", tmp_path / "left", names_last=False)
     assert snapshot(tmp_path / "left") == {}
+
+
+@pytest.mark.parametrize(("n_rounds", "seed"), [(25, 1), pytest.param(200, 2, marks=pytest.mark.long)])
+def test_a_store_that_is_killed_again_and_again_goes_on(tmp_path: Path, n_rounds: int, seed: int) -> None:
+    # In a process of its own, which forks and so must have one thread.
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.store.rounds",
+            str(tmp_path / "d"),
+            "--rounds",
+            str(n_rounds),
+            "--seed",
+            str(seed),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
