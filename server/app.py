@@ -38,7 +38,7 @@ from server.rights import Rates
 from server.serving_versions import Announce, nobody_to_tell
 from server.settings import Settings
 from server.statistics import Statistics
-from server.store import Store
+from server.store import ModelStore
 from server.thread_pools import keep_pools_apart
 from server.tls import Tls
 from server.web import create_app
@@ -77,7 +77,7 @@ def serve(settings: Settings) -> int:
         return 1
 
 
-async def _serve(settings: Settings, store: Store, listener: socket.socket) -> int:
+async def _serve(settings: Settings, store: ModelStore, listener: socket.socket) -> int:
     tls = Tls.of(settings)
     service = Service.assemble(settings, store, Metrics(), tls=tls)
     front = service.front
@@ -111,7 +111,7 @@ async def _serve(settings: Settings, store: Store, listener: socket.socket) -> i
     keep_looking(front.gate.look)
     address, port = listener.getsockname()[:2]
     scheme = "http" if tls is None else "https"
-    _log.info("Rowwise answers on %s://%s:%d (store: %s)", scheme, address, port, settings.store)
+    _log.info("Rowwise answers on %s://%s:%d (store: %s)", scheme, address, port, settings.bucket or settings.store)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await service.start()
     try:
@@ -138,7 +138,7 @@ class Service:
     def assemble(
         cls,
         settings: Settings,
-        store: Store,
+        store: ModelStore,
         metrics: Metrics,
         *,
         announce: Announce = nobody_to_tell,
@@ -285,6 +285,7 @@ def _catalog_options(settings: Settings) -> CatalogOptions:
         queue_rows=settings.queue_rows,
         default_timeout_s=settings.default_timeout_ms / 1_000,
         keep_versions=settings.keep_versions,
+        follow_s=settings.follow_s,
         expected=expected,
     )
 

@@ -15,7 +15,7 @@ from server.build import Builder, BuildRequest, Progress
 from server.build.source import SOURCE_FILE, Source, TextSource, source_from_json
 from server.catalog_options import BuildObserver
 from server.errors import RowwiseError
-from server.store import State, Store, StoreDamaged
+from server.store import ModelStore, State, StoreDamaged, Superseded
 from server.switching import Switching
 from server.version_life import Life
 
@@ -33,7 +33,7 @@ class Building:
     def __init__(
         self,
         *,
-        store: Store,
+        store: ModelStore,
         builder: Builder,
         switching: Switching,
         lives: dict[tuple[str, int], Life],
@@ -65,7 +65,10 @@ class Building:
                 active = self._store.active(name)
                 is_to_serve = self._store.record(name, version).awaits_switch
                 if is_to_serve and (active is None or active < version):
-                    await self._switching.switch(name, version, by="registration")
+                    await self._switching.switch(name, version, by="registration", newest=True)
+        except Superseded as error:
+            # It is built, and a newer one answers: on another server, where several share the store.
+            life.state, life.reason = State.UNLOADED, str(error)
         except RowwiseError as error:
             result = type(error).__name__
             await self._fail(name, version, life, str(error))

@@ -23,12 +23,13 @@ from server.catalog_options import BuildObserver, CatalogOptions
 from server.catalog_view import CatalogView
 from server.collecting import Collecting
 from server.errors import RowwiseError
+from server.following import Following
 from server.hosting import Host
 from server.labelling import Labelling
 from server.serving_versions import Announce, nobody_to_tell
 from server.shadows import Shadows
 from server.spec import ModelSpec
-from server.store import Conflict, Quotas, State, Store, VersionRecord
+from server.store import Conflict, ModelStore, Quotas, State, VersionRecord
 from server.store.records import NO_INTAKE, Intake
 from server.switching import Switching
 from server.version_life import Life
@@ -48,7 +49,7 @@ class Catalog(CatalogView):
     def __init__(
         self,
         *,
-        store: Store,
+        store: ModelStore,
         builder: Builder,
         host: Host,
         options: CatalogOptions,
@@ -97,6 +98,16 @@ class Catalog(CatalogView):
             labelling=Labelling(store=store, switching=switching, background=self._background, announce=announce),
         )
         self._upload_numbers = itertools.count(1)
+        self._following = Following(
+            store=store,
+            interval_s=options.follow_s,
+            switching=switching,
+            labelling=self._labelling,
+            shadows=shadows,
+            lives=lives,
+            resume=self._resume,
+            announce=announce,
+        )
 
     # What is asked, besides what ``CatalogView`` says.
 
@@ -135,6 +146,8 @@ class Catalog(CatalogView):
             elif self._labelling.wanted(name):
                 self._background.start(self._resume(name, None))
             for record in self._store.versions(name):
+                if not self._store.is_mine(name, record.version):
+                    continue  # another server's, which shares the store
                 if record.state is State.BUILDING:
                     _log.info("model %r: version %d is built again", name, record.version)
                     self._build(name, record.version)
@@ -143,6 +156,7 @@ class Catalog(CatalogView):
                     self._background.start(self._resume(name, record.version))
         self._has_started = True
         self._background.start(self._record_contents())
+        self._background.start(self._following.run())
         known = set(self._store.models())
         for name, target in self._expected.items():
             is_at_rest = name in known and self._store.is_unloaded(name)

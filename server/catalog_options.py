@@ -23,4 +23,6 @@ class CatalogOptions:
     invariant: bool = False
     #: How many built versions of a model are kept besides those in use; None: all.
     keep_versions: int | None = None
+    #: Seconds between looks at a store that other servers change too.
+    follow_s: float = 5.0
     expected: Mapping[str, str] = field(default_factory=dict)

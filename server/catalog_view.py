@@ -8,11 +8,12 @@ from typing import Any
 
 from server.artifact import CERTIFICATE_FILE, COSTS_FILE
 from server.batching import Draining
+from server.following import Followed
 from server.labelling import Labelling
 from server.serving import ServedModel
 from server.serving_versions import ServingVersion, labels_leading_to
 from server.shadows import Shadows
-from server.store import Conflict, ModelNotReady, Store, VersionNotLoaded, VersionRecord
+from server.store import Conflict, ModelNotReady, ModelStore, VersionNotLoaded, VersionRecord
 from server.switching import Switching
 from server.version_life import Life, as_lived, is_unloaded, why_not
 
@@ -28,7 +29,7 @@ class CatalogView:
     def __init__(
         self,
         *,
-        store: Store,
+        store: ModelStore,
         lives: dict[tuple[str, int], Life],
         switching: Switching,
         shadows: Shadows,
@@ -116,6 +117,10 @@ class CatalogView:
         missing = [*sorted(self._missing.items()), *sorted(self._labelling.missing.items())]
         return [f"model {name!r}: {reason}" for name, reason in missing]
 
+    def notes(self) -> list[str]:
+        """Return what is wrong and keeps nobody from being answered, a sentence each."""
+        return [self._store.trouble] if isinstance(self._store, Followed) and self._store.trouble else []
+
     def _representative(self, name: str) -> VersionRecord:
         """Return the record that stands for a model: its active version, else its newest. Errors: ModelNotFound."""
         versions = self.versions(name)
@@ -129,4 +134,7 @@ class CatalogView:
     def _artifact_file(self, name: str, version: int | None, file: str) -> bytes:
         if version is None:
             version = self._representative(name).version
-        return (self._store.artifact_dir(name, version) / file).read_bytes()
+        try:
+            return (self._store.artifact_dir(name, version) / file).read_bytes()
+        except FileNotFoundError:
+            raise ModelNotReady(name, version, "its files are not on this server; they are once it is loaded") from None

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from server.background import Background
 from server.errors import RowwiseError
 from server.shadows import Shadows
-from server.store import State, Store
+from server.store import ModelStore, State
 from server.switching import Switching
 from server.version_life import Life
 
@@ -32,7 +32,7 @@ class Collecting:
     def __init__(
         self,
         *,
-        store: Store,
+        store: ModelStore,
         switching: Switching,
         shadows: Shadows,
         lives: Mapping[tuple[str, int], Life],

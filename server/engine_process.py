@@ -22,7 +22,7 @@ from server.reloading import Reloading, keep_looking
 from server.request_counts import RequestCounts
 from server.rights import Rates
 from server.settings import Settings
-from server.store import Store
+from server.store import ModelStore
 from server.supervise.orders import Orders
 from server.supervise.supervision import ENGINE, REFUSED
 from server.supervise.told_settings import read_settings
@@ -61,7 +61,7 @@ def run_engine(orders: Orders) -> int:
             shutil.rmtree(orders.runtime.path, ignore_errors=True)
 
 
-async def _serve(orders: Orders, store: Store) -> int:
+async def _serve(orders: Orders, store: ModelStore) -> int:
     settings, runtime = _without_access_log(orders.settings), orders.runtime
     counts = RequestCounts(
         Tally(runtime.tally(ENGINE)),

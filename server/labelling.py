@@ -15,7 +15,7 @@ import logging
 from server.background import Background, until_done
 from server.errors import RowwiseError
 from server.serving_versions import Announce
-from server.store import Store
+from server.store import ModelStore
 from server.switching import Switching
 
 __all__ = ["Labelling"]
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 class Labelling:
     """Sets and removes labels. All of it runs on the event loop, changes under the model's lock."""
 
-    def __init__(self, *, store: Store, switching: Switching, background: Background, announce: Announce) -> None:
+    def __init__(self, *, store: ModelStore, switching: Switching, background: Background, announce: Announce) -> None:
         self._store = store
         self._switching = switching
         self._background = background

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from typing import Protocol, Self
+
 from server.settings import Settings
-from server.store import Quotas, Store
+from server.store import ModelStore, Quotas, Store
 
-__all__ = ["open_store", "quotas_of"]
+__all__ = ["OpenStore", "open_store", "quotas_of"]
 
 
-def open_store(settings: Settings) -> Store:
-    """Open it. Errors: those of ``Store.open``."""
-    return Store.open(settings.store, quotas=quotas_of(settings), verify=settings.verify_store)
+class OpenStore(ModelStore, AbstractContextManager["OpenStore"], Protocol):
+    """A store until the block ends."""
+
+    def __enter__(self) -> Self:
+        """Give it."""
+
+
+def open_store(settings: Settings) -> OpenStore:
+    """Open it. Errors: those of ``Store.open``; ValueError for a bucket that can't be used here."""
+    quotas = quotas_of(settings)
+    if settings.bucket is None:
+        return Store.open(settings.store, quotas=quotas, verify=settings.verify_store)
+    # Late: most servers have no bucket, and need no package for one.
+    from server.shared_store import SharedStore, open_bucket
+
+    bucket = open_bucket(settings.bucket)
+    return SharedStore.open(bucket, settings.store, quotas=quotas, verify=settings.verify_store)
 
 
 def quotas_of(settings: Settings) -> Quotas:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict
 
 from server.rights.entry import TokenEntry
@@ -82,6 +82,11 @@ class Settings(BaseSettings):
     tls_client_ca: Path | None = None
     #: Directory of the model store. Created if missing.
     store: Path = Path("rowwise-store")
+    #: Bucket that several servers share as their store, s3://BUCKET/PREFIX; ``store`` is then a directory of this
+    #: server's own. `--store s3://...` says the same. Endpoint, region and credentials are the usual AWS_... variables.
+    bucket: Annotated[str, Field(pattern=r"^s3://[^/]+")] | None = None
+    #: Seconds between looks at a bucket for what other servers have changed. Each costs a few requests.
+    follow_s: Annotated[float, Field(gt=0)] = 5.0
     #: True: every file of every artifact is read at start, and a version that is not what was built is not served. It
     #: takes a second for a gigabyte; without it files must be there with their sizes.
     verify_store: bool = False
@@ -203,6 +208,15 @@ class Settings(BaseSettings):
             faults = error.errors(include_url=False, include_input=False, include_context=False)
             told = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults]
             raise ValueError("; ".join(told)) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _store_in_a_bucket(cls, values: Any) -> Any:
+        """Take ``store="s3://..."`` for the bucket that it names."""
+        if isinstance(values, dict) and str(values.get("store", "")).startswith("s3://"):
+            values = {**values, "bucket": values["store"]}
+            del values["store"]
+        return values
 
     @field_validator("log_level")
     @classmethod

@@ -8,7 +8,7 @@ from typing import Any
 from server.hosting import Host, Hosted
 from server.shadow import Shadow
 from server.signature import ModelSignature
-from server.store import Conflict, Store
+from server.store import Conflict, ModelStore
 from server.switching import Switching
 
 __all__ = ["Shadows"]
@@ -17,7 +17,7 @@ __all__ = ["Shadows"]
 class Shadows:
     """The shadow of each model that has one. All of it runs on the event loop, changes under the model's lock."""
 
-    def __init__(self, *, store: Store, host: Host, switching: Switching) -> None:
+    def __init__(self, *, store: ModelStore, host: Host, switching: Switching) -> None:
         self._store = store
         self._host = host
         self._switching = switching

@@ -20,7 +20,7 @@ from server.hosting import Host, Hosted
 from server.serving import ServedModel
 from server.serving_versions import Announce
 from server.spec import ModelSpec
-from server.store import State, Store, StoreDamaged
+from server.store import ModelStore, State, StoreDamaged
 from server.version_life import Life
 
 __all__ = ["Switching"]
@@ -39,7 +39,7 @@ class Switching:
     def __init__(
         self,
         *,
-        store: Store,
+        store: ModelStore,
         host: Host,
         lives: dict[tuple[str, int], Life],
         background: Background,
@@ -94,8 +94,10 @@ class Switching:
         """Return what must be held by whoever changes what serves under that name."""
         return self._changes[name]
 
-    async def switch(self, name: str, version: int, *, by: str = "") -> None:
+    async def switch(self, name: str, version: int, *, by: str = "", newest: bool = False) -> None:
         """Load a built version and let it serve; ``by`` is who asked for it. Called under the model's lock.
+
+        ``newest``: only if no newer one does (Superseded).
 
         Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built; ArtifactRefused or LoadFailed;
             StoreUnwritable. Then nothing has changed.
@@ -107,7 +109,7 @@ class Switching:
         await self.before(name, version)
         life = self._begin_loading(name, version)
         try:
-            await self._load(name, version, life, by)
+            await self._load(name, version, life, partial(self._store.activate, name, version, by=by, newest=newest))
             await self.after(name, version)
         finally:
             self._settle(life)
@@ -117,6 +119,7 @@ class Switching:
 
         Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built; ArtifactRefused or LoadFailed.
         """
+        await asyncio.get_running_loop().run_in_executor(None, self._store.fetch, name, version)
         spec = self._spec(name, version)
         return await self._host.load(
             name,
@@ -198,13 +201,13 @@ class Switching:
             life.state = State.UNLOADED
             raise
 
-    async def _load(self, name: str, version: int, life: Life, by: str) -> None:
+    async def _load(self, name: str, version: int, life: Life, activate: Callable[[], object]) -> None:
         serving = self._serving.get(name)
         loop = asyncio.get_running_loop()
         held = self.answering(name, version)
         hosted = await self._loaded(name, version, life) if held is None else held
         # Once the disk may say that this version is the active one, it becomes that here too, cancelled or not.
-        writing = loop.run_in_executor(None, partial(self._store.activate, name, version, by=by))
+        writing = loop.run_in_executor(None, activate)
         cancelled = await until_done(writing)
         try:
             writing.result()

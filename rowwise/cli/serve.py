@@ -150,8 +150,26 @@ def serve(
         ),
     ] = None,
     store: Annotated[
-        Path | None,
-        _option("--store", "Directory of the model store (rowwise-store).", panel=_STORE, metavar="DIR"),
+        str | None,
+        _option(
+            "--store",
+            "Directory of the model store (rowwise-store), or a bucket that several servers share: s3://BUCKET/PREFIX.",
+            panel=_STORE,
+            metavar="DIR|URL",
+        ),
+    ] = None,
+    bucket: Annotated[
+        str | None,
+        _option(
+            "--bucket",
+            "The same bucket, where --store names this server's own directory beside it.",
+            panel=_STORE,
+            metavar="URL",
+        ),
+    ] = None,
+    follow_s: Annotated[
+        float | None,
+        _option("--follow-s", "Time between looks at a bucket (5).", panel=_STORE, metavar="SECONDS"),
     ] = None,
     verify_store: Annotated[
         bool | None,

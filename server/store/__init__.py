@@ -17,9 +17,11 @@ from server.store.errors import (
     StoreFull,
     StoreLocked,
     StoreUnwritable,
+    Superseded,
     VersionNotFound,
     VersionNotLoaded,
 )
+from server.store.interface import ModelStore
 from server.store.looking import StoreView, VersionCheck
 from server.store.quotas import Quotas
 from server.store.records import State, VersionRecord
@@ -36,6 +38,7 @@ __all__ = [
     "InvalidName",
     "ModelNotFound",
     "ModelNotReady",
+    "ModelStore",
     "NotAStore",
     "QuotaExceeded",
     "Quotas",
@@ -47,6 +50,7 @@ __all__ = [
     "StoreLocked",
     "StoreUnwritable",
     "StoreView",
+    "Superseded",
     "VersionCheck",
     "VersionNotFound",
     "VersionNotLoaded",

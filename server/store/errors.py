@@ -13,6 +13,7 @@
         ├── ModelNotReady     it exists and can't be asked yet (building, loading) or any more (failed)
         │   └── VersionNotLoaded   ... and nothing is under way that would change it
         ├── Conflict          the version's state forbids it
+        │   └── Superseded        a newer version answers already
         ├── NotAStore         the directory holds something else
         ├── StoreLocked       another process has the store open
         ├── StoreUnwritable   the disk refused: read-only, no permission, gone
@@ -41,6 +42,7 @@ __all__ = [
     "StoreFull",
     "StoreLocked",
     "StoreUnwritable",
+    "Superseded",
     "VersionNotFound",
     "VersionNotLoaded",
     "unwritable",
@@ -124,6 +126,10 @@ class Conflict(StoreError):
     """The state of a version forbids what was asked for."""
 
 
+class Superseded(Conflict):
+    """A version that was to answer because it is the newest is that no more."""
+
+
 class NotAStore(StoreError):
     """The directory is in use for something else, or for a store of another format."""
 
@@ -157,7 +163,7 @@ def unwritable(what: str, error: OSError) -> StoreUnwritable:
 class StoreDamaged(StoreError):
     """What is on disk is not what was written."""
 
-    def __init__(self, path: Path, reason: str) -> None:
+    def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(f"{str(path)!r} is damaged: {reason}")
         self.path = path
         self.reason = reason

@@ -49,8 +49,11 @@ class GrowingStore(PointedStore):
         source: Mapping[str, Any] | None = None,
         archive: Path | None = None,
         intake: Intake = NO_INTAKE,
+        number: int | None = None,
     ) -> VersionRecord:
         """Add a version in state BUILDING with the next number, its source, and an empty staging directory.
+
+        ``number`` is given where versions are numbered elsewhere.
 
         ``source`` says what it is built from; ``archive`` is the uploaded file, which moves in, on the store's file
         system. With a source it is there again when the store is opened before it was built. ``intake`` is kept.
@@ -65,7 +68,7 @@ class GrowingStore(PointedStore):
             index = self._models.get(name) or ModelIndex()
             self.quotas.check_new_version(name, index)
             self.quotas.check_bytes(name, self._models, contents=None, more=archive.stat().st_size if archive else 0)
-            number = self._next_number(name, index)
+            number = self._next_number(name, index, number)
             record = VersionRecord(
                 model=name,
                 version=number,
@@ -98,16 +101,18 @@ class GrowingStore(PointedStore):
         created_at: str = "",
         expected: Contents | None = None,
         number: int | None = None,
+        is_ours: bool = False,
     ) -> VersionRecord:
         """Add a version that is built already: ``artifact``, on the store's file system, moves in at one moment.
 
-        ``expected``: what it must consist of. ``number`` is given where versions are numbered elsewhere.
+        ``expected``: what it must consist of. ``number`` is given where versions are numbered elsewhere. ``is_ours``:
+        it is linked to files of this store, and nobody else can write to it.
         Errors: Conflict for a number that is taken; StoreDamaged if it is not what is expected, has no manifest, or
             anything but files and directories; QuotaExceeded; StoreUnwritable.
         """
         check_name(name)
         self._lock.check_writable()
-        contents = self._take_in(name, artifact)
+        contents = self._take_in(name, artifact, is_ours=is_ours)
         if MANIFEST_FILE not in contents.files or expected not in (None, contents):
             raise StoreDamaged(artifact, "it is not the artifact that it is said to be")
         with self._writing:
@@ -115,7 +120,7 @@ class GrowingStore(PointedStore):
             index = self._models.get(name) or ModelIndex()
             self.quotas.check_new_version(name, index)
             self.quotas.check_bytes(name, self._models, contents=contents)
-            if number is not None and number <= index.last:
+            if number is not None and (number in index.versions or number <= index.deleted):
                 raise Conflict(f"version {number} of model {name!r} is there already, or was")
             number = self._next_number(name, index, number)
             record = VersionRecord(
@@ -190,7 +195,7 @@ class GrowingStore(PointedStore):
         contents = self._take_in(name, paths.artifact, is_ours=True)
         with self._writing:
             index = self._index(name)
-            self._known(index, name, version)
+            index.known(name, version)
             self._disk.write_json(paths.contents, contents.to_json())
             index.contents[version] = contents
 
@@ -229,17 +234,14 @@ class GrowingStore(PointedStore):
         """Give out a version number, durably."""
         number = index.last + 1 if number is None else number
         self._disk.make_directory(self._layout.model(name))
-        self._disk.write_json(self._layout.numbers(name), numbers_to_json(number, index.deleted))
-        index.last = number
+        self._disk.write_json(self._layout.numbers(name), numbers_to_json(max(number, index.last), index.deleted))
+        index.last = max(number, index.last)
         self._models[name] = index
         return number
 
     def _building(self, name: str, version: int) -> tuple[ModelIndex, VersionRecord]:
         index = self._index(name)
-        record = self._known(index, name, version)
-        if record.state is not State.BUILDING:
-            raise Conflict(f"version {version} of model {name!r} is {record.state}, not {State.BUILDING}")
-        return index, record
+        return index, index.check_building(name, version)
 
     def _discard_all(self, paths: VersionLayout) -> None:
         for leftover in (paths.source, paths.staging, paths.artifact, paths.contents):

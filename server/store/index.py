@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from server.store.activation import Activation, rollback_target
 from server.store.contents import Contents
-from server.store.errors import Conflict, InvalidLabel, ModelNotFound, VersionNotFound
+from server.store.errors import Conflict, InvalidLabel, ModelNotFound, Superseded, VersionNotFound
 from server.store.layout import check_name
 from server.store.records import State, VersionRecord
 
@@ -61,6 +61,60 @@ class ModelIndex:
             labels |= {label: "" for label, version in self.labels.items() if version == record.version}
         return replace(record, active=self.active == record.version, labels=labels)
 
+    def check_built(self, name: str, version: int) -> VersionRecord:
+        """Return a version that is built. Errors: VersionNotFound; Conflict for any other state."""
+        record = self.known(name, version)
+        if record.state is not State.BUILT:
+            raise Conflict(not_built(record))
+        return record
+
+    def check_building(self, name: str, version: int) -> VersionRecord:
+        """Return a version that is being built. Errors: VersionNotFound; Conflict for any other state."""
+        record = self.known(name, version)
+        if record.state is not State.BUILDING:
+            raise Conflict(f"version {version} of model {name!r} is {record.state}, not {State.BUILDING}")
+        return record
+
+    def check_deletable(self, name: str, version: int) -> None:
+        """Errors: VersionNotFound; Conflict for the active version, and for what a label leads to that was set."""
+        self.known(name, version)
+        if self.active == version:
+            raise Conflict(
+                f"version {version} of model {name!r} is the active one: activate another version first, "
+                "or delete the model"
+            )
+        held = sorted(label for label, number in self.labels.items() if number == version)
+        if held:
+            raise Conflict(
+                f"the label {held[0]!r} leads to version {version} of model {name!r}: move or remove it first"
+            )
+
+    def check_newest(self, name: str, version: int) -> None:
+        """Errors: Superseded where a newer version than this one answers."""
+        if self.active is not None and self.active > version:
+            raise Superseded(f"version {self.active} of model {name!r} is newer than version {version}, and answers")
+
+    def labelled(self, label: str, version: int) -> dict[str, int]:
+        """Return the labels with one that is set. Errors: InvalidLabel where they are too many."""
+        labels = {**self.labels, check_label(label): version}
+        if len(labels) > MAX_LABELS:
+            raise InvalidLabel(label, limit=MAX_LABELS)
+        return labels
+
+    def without(self, version: int) -> None:
+        """Forget a version."""
+        self.versions = {number: record for number, record in self.versions.items() if number != version}
+        self.contents.pop(version, None)
+        if self.unloaded == version:
+            self.unloaded = None
+
+    def known(self, name: str, version: int) -> VersionRecord:
+        """Return a version's record. Errors: VersionNotFound."""
+        try:
+            return self.versions[version]
+        except KeyError:
+            raise VersionNotFound(name, version) from None
+
     def digests(self, version: int) -> list[str]:
         """Return the SHA-256 of each file of a version, as far as they were recorded."""
         contents = self.contents.get(version)
@@ -91,7 +145,7 @@ class StoreIndex:
     def record(self, name: str, version: int) -> VersionRecord:
         """Return one version. Errors: ModelNotFound; VersionNotFound."""
         index = self._index(name)
-        return index.stamped(self._known(index, name, version))
+        return index.stamped(index.known(name, version))
 
     def active(self, name: str) -> int | None:
         """Return the version that answers where a request names none. Errors: ModelNotFound."""
@@ -136,9 +190,7 @@ class StoreIndex:
         Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built.
         """
         index = self._index(name)
-        record = self._known(index, name, version)
-        if record.state is not State.BUILT:
-            raise Conflict(not_built(record))
+        index.check_built(name, version)
         return index.contents.get(version)
 
     def _index(self, name: str) -> ModelIndex:
@@ -146,13 +198,6 @@ class StoreIndex:
         if index is None or not index.versions:
             raise ModelNotFound(name)
         return index
-
-    @staticmethod
-    def _known(index: ModelIndex, name: str, version: int) -> VersionRecord:
-        try:
-            return index.versions[version]
-        except KeyError:
-            raise VersionNotFound(name, version) from None
 
     @staticmethod
     def _built(index: ModelIndex) -> list[int]:

@@ -11,11 +11,11 @@ from typing import Any
 
 from server.store.activation import MAX_HISTORY, Activation
 from server.store.durable import Disk
-from server.store.errors import Conflict, InvalidLabel, StoreUnwritable
-from server.store.index import MAX_LABELS, ModelIndex, StoreIndex, check_label, not_built
+from server.store.errors import StoreUnwritable
+from server.store.index import ModelIndex, StoreIndex, check_label
 from server.store.layout import Layout, VersionLayout
 from server.store.lock import StoreLock
-from server.store.records import State, VersionRecord
+from server.store.records import VersionRecord
 from server.store.recovery import record_to_json
 
 __all__ = ["PointedStore"]
@@ -49,16 +49,16 @@ class PointedStore(StoreIndex):
         """True where the directory can't be written: what is there can be read, and nothing changed."""
         return self._lock.is_read_only
 
-    def activate(self, name: str, version: int, *, by: str = "") -> VersionRecord:
-        """Make a built version the one that answers; ``by`` is who asked for it.
+    def activate(self, name: str, version: int, *, by: str = "", newest: bool = False) -> VersionRecord:
+        """Make a built version the one that answers; ``by`` is who asked for it. ``newest``: if no newer one does.
 
-        Errors: ModelNotFound; VersionNotFound; Conflict if not BUILT.
+        Errors: ModelNotFound; VersionNotFound; Conflict if not BUILT; Superseded.
         """
         with self._writing:
             index = self._index(name)
-            record = self._known(index, name, version)
-            if record.state is not State.BUILT:
-                raise Conflict(not_built(record))
+            index.check_built(name, version)
+            if newest:
+                index.check_newest(name, version)
             if index.active != version:
                 history = self._point(name, index, version, by, {"version": version})
                 index.active, index.is_unloaded, index.unloaded, index.history = version, False, None, history
@@ -86,13 +86,8 @@ class PointedStore(StoreIndex):
         check_label(label)
         with self._writing:
             index = self._index(name)
-            record = self._known(index, name, version)
-            if record.state is not State.BUILT:
-                raise Conflict(not_built(record))
-            labels = {**index.labels, label: version}
-            if len(labels) > MAX_LABELS:
-                raise InvalidLabel(label, limit=MAX_LABELS)
-            self._write_labels(name, index, labels)
+            index.check_built(name, version)
+            self._write_labels(name, index, index.labelled(label, version))
 
     def remove_label(self, name: str, label: str) -> None:
         """Remove a label that was set; nothing happens where it was not. Errors: ModelNotFound."""
@@ -120,7 +115,7 @@ class PointedStore(StoreIndex):
         return self._now().astimezone(UTC).isoformat(timespec="seconds")
 
     def _paths(self, name: str, version: int) -> VersionLayout:
-        self._known(self._index(name), name, version)
+        self._index(name).known(name, version)
         return self._layout.version(name, version)
 
     def _write(self, paths: VersionLayout, index: ModelIndex, record: VersionRecord) -> VersionRecord:

@@ -19,15 +19,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from server.store.collection import collectable
+from server.store.contents import Contents, FileDigest
 from server.store.durable import Disk, read_json
-from server.store.errors import Conflict, StoreDamaged, unwritable
+from server.store.errors import StoreDamaged, unwritable
 from server.store.format import check_format
 from server.store.growing import GrowingStore, numbers_to_json
-from server.store.index import ModelIndex, not_built
-from server.store.layout import STORE_FORMAT, Layout
+from server.store.index import ModelIndex
+from server.store.layout import STORE_FORMAT, Layout, VersionLayout
 from server.store.lock import StoreLock
 from server.store.quotas import Quotas, stored_bytes
-from server.store.records import State
+from server.store.records import State, VersionRecord
 from server.store.recovery import Recovered, recover
 
 __all__ = ["Store"]
@@ -143,9 +144,7 @@ class Store(GrowingStore):
 
     def artifact_dir(self, name: str, version: int) -> Path:
         """Return the compiled model. Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built."""
-        record = self.record(name, version)
-        if record.state is not State.BUILT:
-            raise Conflict(not_built(record))
+        self._index(name).check_built(name, version)
         return self._paths(name, version).artifact
 
     # What changes.
@@ -182,30 +181,49 @@ class Store(GrowingStore):
                     self._disk.discard(self._layout.version(name, number).path)
                 self._blobs.sweep(files)
                 return
-            self._known(index, name, version)
-            if index.active == version:
-                raise Conflict(
-                    f"version {version} of model {name!r} is the active one: activate another version first, "
-                    "or delete the model"
-                )
-            held = sorted(label for label, number in index.labels.items() if number == version)
-            if held:
-                raise Conflict(
-                    f"the label {held[0]!r} leads to version {version} of model {name!r}: move or remove it first"
-                )
+            index.check_deletable(name, version)
             trash = self._layout.trash / f"{name}-{version}"
             self._disk.move(self._layout.version(name, version).path, trash)
             files = index.digests(version)
-            index.versions = {number: record for number, record in index.versions.items() if number != version}
-            index.contents.pop(version, None)
-            if index.unloaded == version:
-                index.unloaded = None
+            index.without(version)
         self._disk.discard(trash)
         self._blobs.sweep(files)
 
     def bytes_on_disk(self) -> int:
         """Return what artifacts take: a file that several have counts once."""
         return stored_bytes(each for index in self._models.values() for each in index.contents.values())
+
+    def is_mine(self, name: str, version: int) -> bool:  # noqa: ARG002 - every version is
+        """Return True: there is one server."""
+        return True
+
+    def fetch(self, name: str, version: int) -> None:
+        """Do nothing: what is built is here."""
+
+    def has(self, name: str, version: int, contents: Contents) -> bool:
+        """Return whether a version with those contents is here."""
+        index = self._models.get(name, ModelIndex())
+        record = index.versions.get(version)
+        return record is not None and record.state is State.BUILT and index.contents.get(version) == contents
+
+    def known(self, name: str, version: int) -> VersionRecord | None:
+        """Return a version, or None where it is not here."""
+        return self._models.get(name, ModelIndex()).versions.get(version)
+
+    def path_of(self, name: str, version: int) -> VersionLayout:
+        """Return where a version is, or would be."""
+        return self._layout.version(name, version)
+
+    def link_blob(self, digest: FileDigest, target: Path) -> bool:
+        """Let ``target`` be a file that some artifact here has; False where none has it, or it can't be linked."""
+        blob = self._layout.blobs / digest.sha256
+        try:
+            if blob.stat().st_size == digest.n_bytes:
+                target.hardlink_to(blob)
+                return True
+        except OSError:
+            pass
+        return False
 
     def collectable(self, name: str, *, keep: int, in_use: Collection[int] = ()) -> list[int]:
         """Return the versions that may go by themselves (``collection``), oldest first. Errors: ModelNotFound."""

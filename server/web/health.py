@@ -31,7 +31,10 @@ class Health:
         """Answer 200 if every active model is warm, else 503 with the reasons."""
         reasons = self._catalog.readiness()
         if not reasons:
-            return Reply(200, b'{"ready":true}')
+            notes = self._catalog.notes()
+            if notes and not self._names_models():
+                notes = ["the server has trouble of which GET /v1/status tells"]
+            return Reply(200, json.dumps({"ready": True, "notes": notes}).encode() if notes else b'{"ready":true}')
         if not self._names_models():
             reasons = [f"{len(reasons)} reasons, which are told to those who may read all models (GET /v1/models)"]
         body = {"ready": False, "error": "not ready: " + "; ".join(reasons), "reasons": reasons}

@@ -298,6 +298,9 @@ class Catalog(ServingCatalog, Protocol):
     def costs(self, name: str, version: int | None) -> bytes:
         """Return the measured costs' JSON. Errors: not found, ModelNotReady."""
 
+    def notes(self) -> list[str]:
+        """Return what is wrong and keeps nobody from being answered, a sentence each."""
+
     def readiness(self) -> list[str]:
         """Return the reasons why the server is not ready; none: it is."""
 

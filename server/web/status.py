@@ -75,6 +75,7 @@ STATUS: dict[type[RowwiseError], int] = {
     store.StoreLocked: 503,
     store.StoreFull: 503,
     store.StoreUnwritable: 503,
+    store.Superseded: 409,
     store.VersionNotFound: 404,
     store.VersionNotLoaded: 404,
     # Registrations. What the builder refuses is the caller's to change; that it died may not be.

@@ -115,7 +115,7 @@ def test_without_fsync_a_power_cut_would_be_seen(tmp_path: Path) -> None:
     assert snapshot(tmp_path / "left") == {}
 
 
-@pytest.mark.parametrize(("n_rounds", "seed"), [(25, 1), pytest.param(200, 2, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("n_rounds", "seed"), [(10, 1), pytest.param(200, 2, marks=pytest.mark.long)])
 def test_a_store_that_is_killed_again_and_again_goes_on(tmp_path: Path, n_rounds: int, seed: int) -> None:
     # In a process of its own, which forks and so must have one thread.
     done = subprocess.run(

@@ -190,6 +190,7 @@ class ScriptedCatalog:
         self.set_labels: dict[str, int] = {}
         self.shares: dict[tuple[str, int], float] = {}
         self.not_ready: list[str] = []
+        self.told: list[str] = []
         self.is_draining = False
         self.register_error: RowwiseError | None = None
         self._upload_dir = upload_dir
@@ -322,6 +323,9 @@ class ScriptedCatalog:
 
     def costs(self, name: str, version: int | None) -> bytes:
         return b'{"modes": [], "version": %d}' % self.resolve(name, version).version
+
+    def notes(self) -> list[str]:
+        return self.told
 
     def readiness(self) -> list[str]:
         return self.not_ready

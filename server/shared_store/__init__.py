@@ -1,0 +1,8 @@
+"""A model store in a bucket, which several servers share and follow."""
+
+from __future__ import annotations
+
+from server.shared_store.bucket import Bucket, BucketUnreachable, open_bucket
+from server.shared_store.shared import SharedStore
+
+__all__ = ["Bucket", "BucketUnreachable", "SharedStore", "open_bucket"]
