@@ -187,7 +187,11 @@ class Service:
 
         metrics.before_scrape(look)
         tracing = start_tracing(settings)
-        front = create_app(catalog, settings, metrics, batches, tracing, lambda: {"jail": jail.status()}, rates)
+
+        def status() -> dict[str, Any]:
+            return {"jail": jail.status(), "store": store.status()}
+
+        front = create_app(catalog, settings, metrics, batches, tracing, status, rates)
         return cls(host, builder, jail, catalog, front, tracing, grpc)
 
     async def start(self) -> None:

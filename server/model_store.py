@@ -23,8 +23,13 @@ def open_store(settings: Settings) -> OpenStore:
     quotas = quotas_of(settings)
     if settings.bucket is None:
         return Store.open(settings.store, quotas=quotas, verify=settings.verify_store)
-    # Late: most servers have no bucket, and need no package for one.
-    from server.shared_store import SharedStore, open_bucket
+    try:
+        # Late: most servers have no bucket, and need no package for one.
+        from server.shared_store import SharedStore, open_bucket
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"{settings.bucket} needs the package {error.name!r}, which is not installed: pip install 'rowwise[s3]'"
+        ) from error
 
     bucket = open_bucket(settings.bucket)
     return SharedStore.open(bucket, settings.store, quotas=quotas, verify=settings.verify_store)

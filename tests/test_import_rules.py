@@ -46,6 +46,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "server.signature",
     },
     "server.store": {"server.artifact", "server.errors", "server.signature", "server.spec"},
+    # Only who has a bucket has its package.
+    "server.shared_store": {"obstore", "server.store"},
     "server.graph_checks": {"tensorflow", "server.errors"},
     "server.engine": {
         "ml_dtypes",

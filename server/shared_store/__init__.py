@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from server.shared_store.bucket import Bucket, BucketUnreachable, open_bucket
+from server.shared_store.bucket import Bucket, open_bucket
 from server.shared_store.shared import SharedStore
 
-__all__ = ["Bucket", "BucketUnreachable", "SharedStore", "open_bucket"]
+__all__ = ["Bucket", "SharedStore", "open_bucket"]

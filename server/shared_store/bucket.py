@@ -10,24 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from server.store import StoreUnwritable
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import ObjectStore, S3Store
 
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
+from server.store import StoreUnreachable
 
-__all__ = ["Bucket", "BucketUnreachable", "Changed", "Listed", "open_bucket"]
+__all__ = ["Bucket", "Changed", "Listed", "open_bucket"]
 
 _CHUNK_BYTES = 8 * 2**20
 #: Larger objects go up in parts of this size, several at once.
 _PART_BYTES = 16 * 2**20
-
-
-class BucketUnreachable(StoreUnwritable):
-    """The bucket does not answer, or refuses. What is here goes on serving; nothing can be changed until it does."""
 
 
 class Changed(Exception):
@@ -45,16 +42,14 @@ class Listed:
 
 
 class Bucket:
-    """Objects by their names. Everything blocks: call it from a thread. Errors: BucketUnreachable, from all methods."""
+    """Objects by their names. Everything blocks: call it from a thread. Errors: StoreUnreachable, from all methods."""
 
     def __init__(self, store: ObjectStore, *, shown: str) -> None:
         self._store = store
-        self._shown = shown
+        self.shown = shown
 
     def read(self, name: str) -> tuple[bytes, str] | None:
         """Return an object with its tag; None where there is none."""
-        import obstore
-
         with self._reaching():
             try:
                 found = obstore.get(self._store, name)
@@ -64,9 +59,6 @@ class Bucket:
 
     def create(self, name: str, data: bytes) -> str:
         """Write an object that is not there, and return its tag. Errors: Changed if it is there."""
-        import obstore
-        from obstore.exceptions import AlreadyExistsError
-
         with self._reaching():
             try:
                 return _tag(obstore.put(self._store, name, data, mode="create", use_multipart=False))
@@ -75,9 +67,6 @@ class Bucket:
 
     def replace(self, name: str, data: bytes, *, tag: str) -> str:
         """Write an object that is as it was read, and return its new tag. Errors: Changed if it is not."""
-        import obstore
-        from obstore.exceptions import PreconditionError
-
         with self._reaching():
             try:
                 return _tag(obstore.put(self._store, name, data, mode={"e_tag": tag}, use_multipart=False))
@@ -86,22 +75,16 @@ class Bucket:
 
     def write(self, name: str, data: bytes) -> None:
         """Write an object, whatever was there."""
-        import obstore
-
         with self._reaching():
             obstore.put(self._store, name, data, use_multipart=False)
 
     def upload(self, name: str, path: Path) -> None:
         """Write a file's contents: in parts, which become the object at one moment."""
-        import obstore
-
         with self._reaching(), path.open("rb") as file:
             obstore.put(self._store, name, file, chunk_size=_PART_BYTES)
 
     def download(self, name: str) -> Iterator[bytes] | None:
         """Return an object in pieces; None where there is none."""
-        import obstore
-
         with self._reaching():
             try:
                 found = obstore.get(self._store, name)
@@ -116,8 +99,6 @@ class Bucket:
 
     def stat(self, name: str) -> Listed | None:
         """Return what is known of an object without reading it; None where there is none."""
-        import obstore
-
         with self._reaching():
             try:
                 return _listed(obstore.head(self._store, name))
@@ -126,41 +107,29 @@ class Bucket:
 
     def list(self, prefix: str) -> list[Listed]:
         """Return the objects whose names begin with ``prefix``, which ends with a slash."""
-        import obstore
-
         with self._reaching():
             return [_listed(meta) for page in obstore.list(self._store, prefix=prefix) for meta in page]
 
     def delete(self, name: str) -> None:
         """Delete an object; nothing happens where there is none."""
-        import obstore
-
         with self._reaching(), suppress(FileNotFoundError):
             obstore.delete(self._store, name)
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
-        from obstore.exceptions import BaseError
-
         try:
             yield
         except (BaseError, OSError) as error:
             # The first line says it; what follows is the library's own state.
             told = (str(error).splitlines() or [type(error).__name__])[0][:300]
-            raise BucketUnreachable(f"{self._shown} can't be reached: {told}") from error
+            raise StoreUnreachable(f"{self.shown} can't be reached: {told}") from error
 
 
 def open_bucket(url: str, *, timeout_s: float = 30.0, n_retries: int = 2) -> Bucket:
     """Return the bucket at ``s3://bucket/prefix``. Endpoint, region and credentials are the usual AWS_... variables.
 
-    Errors: ValueError for another URL, or where the package for it is not installed.
+    Errors: ValueError for another URL.
     """
-    try:
-        from obstore.store import S3Store
-    except ModuleNotFoundError as error:
-        raise ValueError(f"{url} needs a package that is not installed: pip install 'rowwise[s3]'") from error
-    from datetime import timedelta
-
     if not url.startswith("s3://") or not url.removeprefix("s3://").strip("/"):
         raise ValueError(f"{url!r} is no bucket: expected s3://BUCKET/PREFIX")
     store = S3Store.from_url(

@@ -27,11 +27,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from server.shared_store.bucket import Bucket, BucketUnreachable
+from server.shared_store.bucket import Bucket
 from server.shared_store.document import Document, VersionFacts
 from server.shared_store.documents import Documents, timestamp
 from server.shared_store.publishing import Publishing
-from server.store import Conflict, Quotas, State, Store, StoreError, VersionRecord
+from server.store import Conflict, Quotas, State, Store, StoreError, StoreUnreachable, VersionRecord
 from server.store.activation import MAX_HISTORY, Activation
 from server.store.collection import collectable
 from server.store.index import ModelIndex
@@ -55,7 +55,7 @@ _FRESH_S = 900.0
 class SharedStore(Documents):
     """The models in a bucket, as this server last read them. ``directory`` is a local store that is this server's own.
 
-    Errors: every change raises BucketUnreachable where the bucket can't be reached.
+    Errors: every change raises StoreUnreachable where the bucket can't be reached.
     """
 
     def __init__(self, bucket: Bucket, directory: Store, *, quotas: Quotas | None = None) -> None:
@@ -107,6 +107,16 @@ class SharedStore(Documents):
         """Return whether this server builds a version, or built it."""
         facts = self._facts.get(name, {}).get(version)
         return facts is not None and facts.owner == self.server_id
+
+    def status(self) -> dict[str, Any]:
+        """Return where it is and what this server has of it; ``trouble``: why the bucket can't be reached."""
+        return {
+            **self._here.status(),
+            "models": len(self.models()),
+            "bucket": self._bucket.shown,
+            "server": self.server_id,
+            "trouble": self.trouble,
+        }
 
     def spec(self, name: str, version: int) -> dict[str, Any]:
         """Read the options of a version that is built here, or was fetched. Errors: also VersionNotFound."""
@@ -303,7 +313,7 @@ class SharedStore(Documents):
         """Read what others have changed, and return the models of which that is so. ``trouble`` says if it can't be."""
         try:
             changed = self._read_changes()
-        except BucketUnreachable as error:
+        except StoreUnreachable as error:
             if not self.trouble:
                 self.trouble = f"{error} (since {timestamp()})"
                 _log.warning("%s: what is here goes on serving", self.trouble)

@@ -17,7 +17,8 @@
         ├── NotAStore         the directory holds something else
         ├── StoreLocked       another process has the store open
         ├── StoreUnwritable   the disk refused: read-only, no permission, gone
-        │   └── StoreFull     ... because there is no space left
+        │   ├── StoreFull     ... because there is no space left
+        │   └── StoreUnreachable  ... because it is a bucket that does not answer
         └── StoreDamaged      what is on disk isn't what was written
 """
 
@@ -41,6 +42,7 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "StoreLocked",
+    "StoreUnreachable",
     "StoreUnwritable",
     "Superseded",
     "VersionNotFound",
@@ -150,6 +152,10 @@ class StoreUnwritable(StoreError):
 
 class StoreFull(StoreUnwritable):
     """There is no space left on the disk, or none for this user."""
+
+
+class StoreUnreachable(StoreUnwritable):
+    """The bucket does not answer, or refuses. What is here goes on serving; nothing can be changed until it does."""
 
 
 def unwritable(what: str, error: OSError) -> StoreUnwritable:

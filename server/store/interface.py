@@ -69,6 +69,9 @@ class ModelStore(Protocol):
     def is_read_only(self) -> bool:
         """True where nothing can be changed."""
 
+    def status(self) -> dict[str, Any]:
+        """Return what operators want to know of the store itself, as plain JSON types."""
+
     # Where things are.
 
     def upload_dir(self) -> Path:

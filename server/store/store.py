@@ -225,6 +225,16 @@ class Store(GrowingStore):
             pass
         return False
 
+    def status(self) -> dict[str, Any]:
+        """Return where it is and what it holds, as plain JSON types."""
+        return {
+            "directory": str(self._layout.root),
+            "is_read_only": self.is_read_only,
+            "models": len(self.models()),
+            "bytes": self.bytes_on_disk(),
+            "damage": len(self.damage),
+        }
+
     def collectable(self, name: str, *, keep: int, in_use: Collection[int] = ()) -> list[int]:
         """Return the versions that may go by themselves (``collection``), oldest first. Errors: ModelNotFound."""
         return collectable(self._index(name), keep=keep, in_use=in_use)

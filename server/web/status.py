@@ -74,6 +74,7 @@ STATUS: dict[type[RowwiseError], int] = {
     store.StoreDamaged: 500,
     store.StoreLocked: 503,
     store.StoreFull: 503,
+    store.StoreUnreachable: 503,
     store.StoreUnwritable: 503,
     store.Superseded: 409,
     store.VersionNotFound: 404,

@@ -15,9 +15,9 @@ from server.build import ImportSource
 from server.catalog import Catalog
 from server.catalog_options import CatalogOptions
 from server.hosting import Host
-from server.shared_store import Bucket, BucketUnreachable, SharedStore
+from server.shared_store import Bucket, SharedStore
 from server.spec import ModelSpec
-from server.store import ModelNotFound, ModelNotReady, State
+from server.store import ModelNotFound, ModelNotReady, State, StoreUnreachable
 from tests.catalog.doubles import ScriptedBuilder
 from tests.catalog.world import World
 
@@ -60,7 +60,7 @@ class Severed(Bucket):
 
     def _reaching(self) -> Any:
         if self.is_cut:
-            raise BucketUnreachable("the bucket can't be reached: it is cut off")
+            raise StoreUnreachable("the bucket can't be reached: it is cut off")
         return super()._reaching()
 
 
@@ -142,7 +142,7 @@ def test_a_server_that_loses_the_bucket_serves_what_it_has_says_so_and_catches_u
         await one.register("m:times2")
         assert await two.predict(1.0) == 1.0
         assert two.catalog.readiness() == []
-        with pytest.raises(BucketUnreachable):
+        with pytest.raises(StoreUnreachable):
             await two.catalog.register("model", ModelSpec(), ImportSource("m:times3"))
         bucket.is_cut = False
         await two.serves(2.0)

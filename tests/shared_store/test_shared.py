@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from server.shared_store import Bucket, BucketUnreachable, SharedStore, shared
+from server.shared_store import Bucket, SharedStore, shared
 from server.shared_store.bucket import Changed
 from server.store import (
     Conflict,
@@ -18,6 +18,7 @@ from server.store import (
     Quotas,
     State,
     StoreDamaged,
+    StoreUnreachable,
     Superseded,
     VersionNotFound,
 )
@@ -47,7 +48,7 @@ class Broken(Bucket):
 
     def _look(self) -> None:
         if self.writes_left < 0:
-            raise BucketUnreachable("memory can't be reached: it is cut off")
+            raise StoreUnreachable("memory can't be reached: it is cut off")
 
     def read(self, name: str) -> tuple[bytes, str] | None:
         self._look()
@@ -221,7 +222,7 @@ def test_whoever_dies_at_any_write_of_a_registration_leaves_what_was_or_what_is_
             fill(dying.staging_dir(name, version), name)
             dying.commit(name, version)
             done = True
-        except BucketUnreachable:
+        except StoreUnreachable:
             done = False
         dying.close()  # as a killed process does
         watching.refresh()
@@ -266,7 +267,7 @@ def test_a_bucket_that_is_gone_changes_nothing_of_what_is_here(opening: Opening,
         lambda: one.delete("a"),
         lambda: one.deactivate("a"),
     ):
-        with pytest.raises(BucketUnreachable):
+        with pytest.raises(StoreUnreachable):
             change()
     one.close()
     again = opening("one", broken)
@@ -286,9 +287,9 @@ def test_a_version_that_could_not_be_published_is_when_the_bucket_is_back(openin
     version = one.create_version("a", SPEC, source={"kind": "import"}).version
     fill(one.staging_dir("a", version), "1")
     broken.writes_left = 2
-    with pytest.raises(BucketUnreachable):
+    with pytest.raises(StoreUnreachable):
         one.commit("a", version)
-    with pytest.raises(BucketUnreachable):
+    with pytest.raises(StoreUnreachable):
         one.fail("a", version, "the bucket can't be reached")
     broken.writes_left = 10**9
     assert one.refresh() == {"a"}
