@@ -19,8 +19,8 @@ OURS = {"benchmarks", "loadtests", "models", "rowwise", "scripts", "server", "te
 EXTRAS = {
     "rowwise": (),
     "vectorizer": (),
-    # Imported only where a setting asks for traces; what is missing then is said.
-    "server": ("tracing",),
+    # Imported only where a setting asks for traces, or for a bucket; what is missing then is said.
+    "server": ("s3", "tracing"),
     "models": ("models",),
     "loadtests": ("models", "loadtest", "race"),
     "benchmarks": ("models", "loadtest", "dev", "bench"),
