@@ -5,7 +5,7 @@
     {"format_version": 1, "last": 7, "deleted": 0,
      "active": 6, "unloaded": false, "history": [{"version": 6, "at": ..., "by": ...}], "labels": {"stable": 5},
      "versions": {"6": {"state": "BUILT", "reason": "", "created_at": ..., "labels": {}, "awaits_switch": false,
-                        "owner": "<server>", "source": {...}, "spec": "<sha256>", "contents": {...}}}}
+                        "intake": {...}, "owner": "<server>", "source": {...}, "spec": "<sha256>", "contents": {...}}}}
 
 Reading it gives the same index that a local store keeps; who writes changes an index and writes it back. Files and
 specifications are blobs, which are there before a version is BUILT.
@@ -22,7 +22,7 @@ from server.store.activation import read_history
 from server.store.contents import Contents
 from server.store.errors import StoreDamaged
 from server.store.index import ModelIndex
-from server.store.records import DURABLE_STATES, State, VersionRecord
+from server.store.records import DURABLE_STATES, Intake, State, VersionRecord
 
 __all__ = ["Document", "VersionFacts"]
 
@@ -65,6 +65,7 @@ class Document:
                     "created_at": record.created_at,
                     "labels": dict(record.labels),
                     "awaits_switch": record.awaits_switch,
+                    "intake": record.intake.to_json(),
                     "owner": self.facts[number].owner,
                     "source": dict(self.facts[number].source),
                     "spec": self.facts[number].spec,
@@ -103,6 +104,7 @@ def _read(name: str, value: Mapping[str, Any]) -> Document:
             created_at=str(entry["created_at"]),
             labels={str(label): str(text) for label, text in entry["labels"].items()},
             awaits_switch=bool(entry["awaits_switch"]),
+            intake=Intake.from_json(entry.get("intake", {})),
         )
         if entry["contents"] is not None:
             index.contents[number] = Contents.from_json(entry["contents"])

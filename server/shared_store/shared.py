@@ -30,12 +30,14 @@ from typing import Any, Self
 from server.shared_store.bucket import Bucket
 from server.shared_store.document import Document, VersionFacts
 from server.shared_store.documents import Documents, timestamp
+from server.shared_store.in_directory import InDirectory
 from server.shared_store.publishing import Publishing
 from server.store import Conflict, Quotas, State, Store, StoreError, StoreUnreachable, VersionRecord
 from server.store.activation import MAX_HISTORY, Activation
 from server.store.collection import collectable
 from server.store.index import ModelIndex
 from server.store.layout import check_name
+from server.store.records import NO_INTAKE, Intake
 from server.store.recovery import STOPPED_WHILE_BUILDING
 
 __all__ = ["SharedStore"]
@@ -52,7 +54,7 @@ _KEPT_HERE = 2
 _FRESH_S = 900.0
 
 
-class SharedStore(Documents):
+class SharedStore(Documents, InDirectory):
     """The models in a bucket, as this server last read them. ``directory`` is a local store that is this server's own.
 
     Errors: every change raises StoreUnreachable where the bucket can't be reached.
@@ -98,11 +100,6 @@ class SharedStore(Documents):
 
     # What is here.
 
-    @property
-    def is_read_only(self) -> bool:
-        """True where the directory can't be written."""
-        return self._here.is_read_only
-
     def is_mine(self, name: str, version: int) -> bool:
         """Return whether this server builds a version, or built it."""
         facts = self._facts.get(name, {}).get(version)
@@ -130,22 +127,6 @@ class SharedStore(Documents):
             return self._here.source(name, version)
         return dict(self._facts[name][version].source)
 
-    def upload_dir(self) -> Path:
-        """Return the directory for archives on their way in."""
-        return self._here.upload_dir()
-
-    def source_dir(self, name: str, version: int) -> Path:
-        """Return what a version is built from, here."""
-        return self._here.source_dir(name, version)
-
-    def staging_dir(self, name: str, version: int) -> Path:
-        """Return where the builder writes, here."""
-        return self._here.staging_dir(name, version)
-
-    def archive(self, name: str, version: int) -> Path:
-        """Return where a version's upload is, here."""
-        return self._here.archive(name, version)
-
     def artifact_dir(self, name: str, version: int) -> Path:
         """Return the compiled model, once it was fetched. Errors: ModelNotFound; VersionNotFound; Conflict."""
         self._index(name).check_built(name, version)
@@ -164,6 +145,7 @@ class SharedStore(Documents):
         *,
         source: Mapping[str, Any] | None = None,
         archive: Path | None = None,
+        intake: Intake = NO_INTAKE,
     ) -> VersionRecord:
         """Add a version in state BUILDING with the next number, which is this server's to build."""
         check_name(name)
@@ -184,13 +166,14 @@ class SharedStore(Documents):
                 created_at=timestamp(),
                 labels=dict(spec.get("labels") or {}),
                 awaits_switch=bool(spec.get("activate", True)),
+                intake=intake,
             )
             document.facts[number] = facts
             return number
 
         number = self._change(name, add)
         try:
-            self._here.create_version(name, spec, source=source, archive=archive, number=number)
+            self._here.create_version(name, spec, source=source, archive=archive, intake=intake, number=number)
         except StoreError as error:
             with suppress(StoreError):
                 self.fail(name, number, str(error))

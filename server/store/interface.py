@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from server.store.activation import Activation
 from server.store.contents import Contents
 from server.store.quotas import Quotas
-from server.store.records import VersionRecord
+from server.store.records import NO_INTAKE, Intake, VersionRecord
 
 __all__ = ["ModelStore"]
 
@@ -77,6 +77,9 @@ class ModelStore(Protocol):
     def upload_dir(self) -> Path:
         """Return the directory for archives on their way in."""
 
+    def partial_upload_dir(self) -> Path:
+        """Return the directory for uploads that may be gone on with after a restart."""
+
     def source_dir(self, name: str, version: int) -> Path:
         """Return what a version is built from."""
 
@@ -101,6 +104,7 @@ class ModelStore(Protocol):
         *,
         source: Mapping[str, Any] | None = None,
         archive: Path | None = None,
+        intake: Intake = NO_INTAKE,
     ) -> VersionRecord:
         """Add a version in state BUILDING, for this server to build."""
 
