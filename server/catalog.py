@@ -8,7 +8,6 @@ The catalog answers what is asked of the models and takes what is to be done wit
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 from functools import partial
@@ -29,7 +28,7 @@ from server.labelling import Labelling
 from server.serving_versions import Announce, nobody_to_tell
 from server.shadows import Shadows
 from server.spec import ModelSpec
-from server.store import Conflict, ModelStore, Quotas, State, VersionRecord
+from server.store import Conflict, ModelStore, Quotas, State, Superseded, VersionRecord
 from server.store.records import NO_INTAKE, Intake
 from server.switching import Switching
 from server.version_life import Life
@@ -155,7 +154,7 @@ class Catalog(CatalogView):
                     # The server ended after it was built and before it served.
                     self._background.start(self._resume(name, record.version))
         self._has_started = True
-        self._background.start(self._record_contents())
+        self._background.start(self._collecting.take_up())
         self._background.start(self._following.run())
         known = set(self._store.models())
         for name, target in self._expected.items():
@@ -343,23 +342,15 @@ class Catalog(CatalogView):
         if self._is_draining:
             raise Draining
 
-    async def _record_contents(self) -> None:
-        """Take up the files of artifacts that a release without checksums built."""
-        loop = asyncio.get_running_loop()
-        for name in [] if self._store.is_read_only else self._store.models():
-            for record in self._store.versions(name):
-                with contextlib.suppress(
-                    RowwiseError
-                ):  # it was deleted meanwhile, or can't be read; who loads it says so
-                    if record.state is State.BUILT and self._store.contents(name, record.version) is None:
-                        await loop.run_in_executor(None, self._store.record_contents, name, record.version)
-
     async def _resume(self, name: str, version: int | None) -> None:
         """Load what was active when the server stopped, and what labels lead to."""
         async with self._switching.change(name):
             try:
                 if version is not None and self._is_still_to_serve(name, version):
-                    await self._switching.switch(name, version, by="start")
+                    is_active = self._store.active(name) == version
+                    await self._switching.switch(name, version, by="start", newest=True, follows=is_active)
+            except Superseded:
+                pass  # what answers instead is loaded by whoever activated it, or by who follows that
             except RowwiseError as error:
                 self._missing[name] = f"version {version} could not be loaded: {error}"
                 _log.error("model %r: %s", name, self._missing[name])

@@ -8,6 +8,7 @@ whatever may go, and deleting a version is one step that a crash comes before or
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 
@@ -50,6 +51,17 @@ class Collecting:
         """Clear a model up beside what else goes on."""
         if self.keep is not None and not self._store.is_read_only:
             self._background.start(self._collect(name))
+
+    async def take_up(self) -> None:
+        """Take up the files of artifacts that a release without checksums built."""
+        loop = asyncio.get_running_loop()
+        for name in [] if self._store.is_read_only else self._store.models():
+            for record in self._store.versions(name):
+                with contextlib.suppress(
+                    RowwiseError
+                ):  # it was deleted meanwhile, or can't be read; who loads it says so
+                    if record.state is State.BUILT and self._store.contents(name, record.version) is None:
+                        await loop.run_in_executor(None, self._store.record_contents, name, record.version)
 
     async def _collect(self, name: str) -> None:
         loop = asyncio.get_running_loop()

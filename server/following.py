@@ -15,7 +15,7 @@ from server.errors import RowwiseError
 from server.labelling import Labelling
 from server.serving_versions import Announce
 from server.shadows import Shadows
-from server.store import ModelStore, State
+from server.store import ModelStore, State, Superseded
 from server.switching import Switching
 from server.version_life import Life
 
@@ -79,6 +79,8 @@ class Following:
         for name in sorted(names):
             try:
                 await self._follow(name)
+            except Superseded:
+                self._again.add(name)  # it has changed once more while it was loaded
             except RowwiseError as error:
                 self._again.add(name)
                 _log.error("model %r: what another server changed can't be followed yet: %s", name, error)
@@ -91,7 +93,7 @@ class Following:
                 del self._lives[key]
             active = self._store.active(name) if is_known else None
             if active is not None:
-                await self._switching.switch(name, active, by="follow")
+                await self._switching.switch(name, active, follows=True)
             elif self._switching.serving(name) is not None:
                 await self._shadows.stop(name)
                 await self._switching.withdraw(name)

@@ -94,10 +94,13 @@ class Switching:
         """Return what must be held by whoever changes what serves under that name."""
         return self._changes[name]
 
-    async def switch(self, name: str, version: int, *, by: str = "", newest: bool = False) -> None:
+    async def switch(
+        self, name: str, version: int, *, by: str = "", newest: bool = False, follows: bool = False
+    ) -> None:
         """Load a built version and let it serve; ``by`` is who asked for it. Called under the model's lock.
 
-        ``newest``: only if no newer one does (Superseded).
+        ``newest``: only if no newer one does; ``follows``: only if the store says that it does, still when it is loaded
+        (Superseded).
 
         Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built; ArtifactRefused or LoadFailed;
             StoreUnwritable. Then nothing has changed.
@@ -109,7 +112,8 @@ class Switching:
         await self.before(name, version)
         life = self._begin_loading(name, version)
         try:
-            await self._load(name, version, life, partial(self._store.activate, name, version, by=by, newest=newest))
+            change = partial(self._store.activate, by=by, newest=newest)
+            await self._load(name, version, life, self._store.check_active if follows else change)
             await self.after(name, version)
         finally:
             self._settle(life)
@@ -201,13 +205,13 @@ class Switching:
             life.state = State.UNLOADED
             raise
 
-    async def _load(self, name: str, version: int, life: Life, activate: Callable[[], object]) -> None:
+    async def _load(self, name: str, version: int, life: Life, activate: Callable[[str, int], object]) -> None:
         serving = self._serving.get(name)
         loop = asyncio.get_running_loop()
         held = self.answering(name, version)
         hosted = await self._loaded(name, version, life) if held is None else held
         # Once the disk may say that this version is the active one, it becomes that here too, cancelled or not.
-        writing = loop.run_in_executor(None, activate)
+        writing = loop.run_in_executor(None, activate, name, version)
         cancelled = await until_done(writing)
         try:
             writing.result()

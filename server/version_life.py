@@ -46,7 +46,9 @@ def as_lived(record: VersionRecord, life: Life | None) -> VersionRecord:
 
 def is_unloaded(record: VersionRecord) -> bool:
     """Return True for a version that serves no more, or has not yet, without anybody being about to change it."""
-    return record.state in {State.UNLOADING, State.UNLOADED, State.BUILT} and not record.awaits_switch
+    at_rest = {State.UNLOADING, State.UNLOADED, State.BUILT}
+    # One that another server has activated is about to be loaded.
+    return record.state in at_rest and not record.awaits_switch and not record.active
 
 
 def why_not(record: VersionRecord) -> str:
@@ -58,6 +60,8 @@ def why_not(record: VersionRecord) -> str:
             return "it is being loaded"
         case State.FAILED:
             return f"its build failed: {record.reason}"
+        case State.UNLOADING | State.UNLOADED | State.BUILT if record.active:
+            return "it is active, and to be loaded" + (f" ({record.reason})" if record.reason else "")
         case State.UNLOADING | State.UNLOADED | State.BUILT:
             return f"version {record.version} is not loaded; activate it" + (
                 f" ({record.reason})" if record.reason else ""

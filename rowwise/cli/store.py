@@ -142,7 +142,17 @@ def gc(
             show_default=False,
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which versions would go.")] = False,
+    bucket: Annotated[
+        str | None,
+        typer.Option(
+            "--bucket",
+            metavar="URL",
+            help="Clear up a bucket that servers share, s3://BUCKET/PREFIX: files that no version has had for a day. "
+            "Its servers may be running.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete what nobody needs: with --keep old versions, and always files that no version has any more.
@@ -155,7 +165,14 @@ def gc(
         rowwise store gc --keep 3 --dry-run
 
         rowwise store gc --keep 3 --store /var/lib/rowwise
+
+        rowwise store gc --bucket s3://models/team
     """
+    if bucket is not None:
+        if keep is not None:
+            raise typer.BadParameter("the servers of a bucket delete its versions (keep_versions)", param_hint="--keep")
+        _sweep(bucket, dry_run=dry_run, as_json=as_json)
+        return
     with _told():
         from server.store import Store
 
@@ -246,6 +263,21 @@ def import_command(
         typer.echo(json.dumps(record.to_json(), indent=1))
     else:
         typer.echo(f"{record.model} version {record.version} is {record.state}{' and active' if activate else ''}")
+
+
+def _sweep(url: str, *, dry_run: bool, as_json: bool) -> None:
+    with _told():
+        try:
+            from server.shared_store import open_bucket, sweep_bucket
+
+            n_files, n_bytes = sweep_bucket(open_bucket(url), dry_run=dry_run)
+        except (ModuleNotFoundError, ValueError) as error:
+            typer.echo(f"error: {error}; buckets need pip install 'rowwise[s3]'", err=True)
+            raise typer.Exit(1) from error
+    if as_json:
+        typer.echo(json.dumps({"files": n_files, "bytes": n_bytes, "dry_run": dry_run}, indent=1))
+    else:
+        typer.echo(f"{n_files} files, {n_bytes:,} bytes {'would go' if dry_run else 'given back'}")
 
 
 def _print_check(check: VersionCheck) -> None:

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from server.shared_store.bucket import Bucket, open_bucket
 from server.shared_store.shared import SharedStore
+from server.shared_store.sweeping import sweep_bucket
 
-__all__ = ["Bucket", "SharedStore", "open_bucket"]
+__all__ = ["Bucket", "SharedStore", "open_bucket", "sweep_bucket"]

@@ -151,6 +151,12 @@ class StoreIndex:
         """Return the version that answers where a request names none. Errors: ModelNotFound."""
         return self._index(name).active
 
+    def check_active(self, name: str, version: int) -> None:
+        """Errors: ModelNotFound; Superseded where another version answers by now, or none."""
+        active = self._index(name).active
+        if active != version:
+            raise Superseded(f"version {version} of model {name!r} was to answer, and now {active or 'none'} is")
+
     def is_unloaded(self, name: str) -> bool:
         """Return whether no version answers because the model was unloaded. Errors: ModelNotFound."""
         return self._index(name).is_unloaded

@@ -38,6 +38,9 @@ class ModelStore(Protocol):
     def active(self, name: str) -> int | None:
         """Return the version that answers where a request names none."""
 
+    def check_active(self, name: str, version: int) -> None:
+        """Errors: Superseded where another version answers by now, or none."""
+
     def is_unloaded(self, name: str) -> bool:
         """Return whether no version answers because the model was unloaded."""
 

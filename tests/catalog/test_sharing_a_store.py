@@ -112,20 +112,20 @@ def test_what_is_built_on_several_servers_at_once_ends_with_the_newest_serving_e
 ) -> None:
     async def scenario(one: Member, two: Member, *_: Bucket) -> None:
         taken = await asyncio.gather(
-            *(member.register(f"m:times{1 + number % 3}", wait=False) for number in range(4) for member in (one, two))
+            *(member.register(f"m:times{1 + number % 3}", wait=False) for number in range(2) for member in (one, two))
         )
-        assert sorted(record.version for record in taken) == list(range(1, 9))
-        await one.settle(lambda: len(one.catalog.models()) == len(two.catalog.models()) == 8)
+        assert sorted(record.version for record in taken) == list(range(1, 5))
+        await one.settle(lambda: len(one.catalog.models()) == len(two.catalog.models()) == 4)
         await one.settle(
             lambda: all(
                 member.store.record("model", number).state is State.BUILT
                 for member in (one, two)
-                for number in range(1, 9)
+                for number in range(1, 5)
             )
         )
-        await one.settle(lambda: one.store.active("model") == two.store.active("model") == 8)
-        await one.serves(await two.predict(1.0))
-        await one.settle(lambda: one.state(8) is two.state(8) is State.AVAILABLE)
+        await one.settle(lambda: one.store.active("model") == two.store.active("model") == 4)
+        await one.settle(lambda: one.state(4) is two.state(4) is State.AVAILABLE)
+        assert await one.predict(1.0) == await two.predict(1.0)
 
     run(tmp_path, artifacts, scenario, "one", "two")
 
