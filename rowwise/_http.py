@@ -25,7 +25,7 @@ __all__ = ["Connection", "Target", "answer_json", "model_path"]
 
 #: How long to wait for a connection, seconds. A server that is there accepts within milliseconds.
 _CONNECT_TIMEOUT_S = 5.0
-#: Seconds for which an unused connection is kept: less than the server's own 75, so that it is not closed meanwhile.
+#: Seconds after which an idle connection is not used again: less than the 75 after which the server closes it.
 _KEEP_S = 60.0
 
 #: Paths whose URLs are remembered.

@@ -21,6 +21,7 @@ from server.request_counts import WorkerMetrics
 from server.rights import Rates
 from server.settings import Settings
 from server.supervise.orders import Orders
+from server.supervise.supervision import REFUSED
 from server.supervise.told_settings import read_settings
 from server.tally import Tally
 from server.tls import Tls
@@ -36,8 +37,13 @@ _log = logging.getLogger("rowwise")
 def run_worker(orders: Orders) -> int:
     """Answer callers until SIGTERM, then those who are here already. Returns the exit code."""
     log_to_stderr(orders.settings.log_level, orders.name)
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_serve(orders))
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(_serve(orders))
+    except ValueError as error:
+        # A file that settings name was right when the server started. The supervisor tries again.
+        _log.error("it can't start: %s", error)
+        return REFUSED
 
 
 async def _serve(orders: Orders) -> int:

@@ -27,7 +27,16 @@ LET_IN: dict[Rule, set[str]] = {
     MANAGE: {"manage"},
 }
 #: Paths without a model that show each caller what is in his reach, which may be nothing.
-OF_NO_MODEL = {"/v1/status", "/v1/models", "/v2/models/stats", "/v1/debug/batches", "/v2/repository/index"}
+OF_NO_MODEL = {
+    "/v1/status",
+    "/v1/models",
+    "/v2/models/stats",
+    "/v1/debug/batches",
+    "/v2/repository/index",
+    # Which model an upload is for is said when it is registered; until then who knows its id has it.
+    "/v1/uploads",
+    "/v1/uploads/{upload}",
+}
 
 
 class Batches:
