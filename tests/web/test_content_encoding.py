@@ -111,7 +111,7 @@ def test_an_upload_that_inflates_past_its_limit_is_refused_and_leaves_no_file(up
 
 
 def test_an_upload_that_stands_still_is_given_up(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.web.management._STALL_S", 0.01)
+    monkeypatch.setattr("server.web.registering.STALL_S", 0.01)
     wire = Wire(service, "PUT", "/v1/models/digits", [(b"content-type", b"multipart/form-data; boundary=b")])
     wire.put(b"--b\r\n", more=True)
     asyncio.run(wire.run())

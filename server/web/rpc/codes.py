@@ -50,7 +50,6 @@ BY_STATUS = {
     504: Code.DEADLINE_EXCEEDED,
     505: Code.UNIMPLEMENTED,
     507: Code.RESOURCE_EXHAUSTED,
-    507: Code.RESOURCE_EXHAUSTED,
 }
 
 #: RESOURCE_EXHAUSTED asks callers to try again later, which does not make a request smaller.

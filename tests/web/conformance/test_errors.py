@@ -38,6 +38,7 @@ CODES = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
     505: "UNIMPLEMENTED",
+    507: "RESOURCE_EXHAUSTED",
 }
 #: "Try again later" does not make a request smaller.
 TOO_MANY = {"TooManyInstances", "TooManyRows"}
