@@ -15,6 +15,7 @@ MAY_ASK: dict[str, str] = {
     "server/batch_log.py": "says when a batch ran, to people",
     "server/build/compile.py": "says when an artifact was built, to people",
     "server/rights/audit.py": "says when who did what, to people",
+    "server/shared_store/documents.py": "says when a version was registered or activated, to people",
     "server/statistics.py": "says when a model was last asked, to people",
     "server/store/recovery.py": "says when a version without a record was last written, to people",
     "server/store/store.py": "says when a version was registered, to people",
