@@ -33,8 +33,9 @@ def _no_secret(target: Target, answer: httpx.Response) -> None:
     for what in ("in_file", "in_environment", "token"):
         if getattr(target.secrets, what) in answer.text:
             raise Harm(f"the answer holds the secret {what}")
-    if f"{target.store}/models/" in answer.text:
-        raise Harm("the answer lists the store")
+    # Of its own version a build knows the directories.
+    if "/models/digits" in answer.text:
+        raise Harm("the answer names another model's files")
 
 
 def _tell(expression: str) -> str:
@@ -63,7 +64,9 @@ _telling(
     "'|'.join(open(p, errors='replace').read() for p in glob.glob('/proc/[0-9]*/environ'))",
 )
 _telling("reads the server's memory", "open(f'/proc/{os.getppid()}/mem', 'rb').read(10)")
-_telling("lists the store", "repr(sorted(glob.glob(STORE + '/**', recursive=True))[:50] or 1 / 0)")
+_telling(
+    "lists the store", "repr([path[len(STORE):] for path in glob.glob(STORE + '/**', recursive=True)][:90] or 1 / 0)"
+)
 _telling("runs a shell", "subprocess.run('id; cat ' + SECRET_FILE, shell=True, capture_output=True, text=True).stdout")
 _telling("finds an inherited file", "repr([os.readlink(p) for p in glob.glob('/proc/self/fd/*') if os.path.exists(p)])")
 _telling(
