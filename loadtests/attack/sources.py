@@ -48,7 +48,8 @@ def _telling(name: str, expression: str) -> None:
         text = expression.replace("SECRET_FILE", repr(str(target.secrets.file))).replace(
             "STORE", repr(str(target.store))
         )
-        answer = target.hand_in(_tell(text))
+        # What it says is what its own code has seen: of the jail's paths it may know.
+        answer = target.hand_in(_tell(text), keep=False)
         _no_secret(target, answer)
         return _met(target, answer)
 

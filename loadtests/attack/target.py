@@ -71,13 +71,16 @@ class Target:
         self._number += 1
         return f"attack-{self._number}"
 
-    def ask(self, method: str, path: str, *, token: str | None = None, **options: Any) -> httpx.Response:
-        """Send a request as a client library would."""
+    def ask(
+        self, method: str, path: str, *, token: str | None = None, keep: bool = True, **options: Any
+    ) -> httpx.Response:
+        """Send a request as a client library would; with ``keep`` the answer is searched at the end."""
         headers = dict(options.pop("headers", {}))
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         answer = httpx.request(method, self.url + path, headers=headers, timeout=_PATIENCE_S, **options)
-        self.said.append(answer.text)
+        if keep:
+            self.said.append(answer.text)
         return answer
 
     def refused(self, answer: httpx.Response, *, by: Iterable[int] = range(400, 500)) -> str:
@@ -106,12 +109,13 @@ class Target:
         self.said.append(got.decode("latin-1"))
         return got
 
-    def hand_in(self, source: str, *, weights: str | None = None, **spec: Any) -> httpx.Response:
+    def hand_in(self, source: str, *, weights: str | None = None, keep: bool = True, **spec: Any) -> httpx.Response:
         """Register a model by its text, and wait for what becomes of it."""
         message = {"source": source, "inputs": INPUTS, "buckets": [1], **spec}
         if weights is not None:
             message["weights"] = weights
-        return self.ask("PUT", f"/v1/models/{self.new_name()}?wait=true", token=self.registrar, json=message)
+        path = f"/v1/models/{self.new_name()}?wait=true"
+        return self.ask("PUT", path, token=self.registrar, keep=keep, json=message)
 
     def upload(
         self, archive: bytes, *, name: str = "model.tar.gz", spec: Mapping[str, Any] | None = None
