@@ -129,10 +129,12 @@ class Building:
             await asyncio.shield(loop.run_in_executor(None, self._store.interrupt, name, version))
 
     async def _fail(self, name: str, version: int, life: Life, reason: str) -> None:
+        reason = _harmless(reason)
         life.state, life.reason = State.FAILED, reason
         if self._switching.serving(name) is None and name in self._switching.missing:
             self._switching.missing[name] = reason
-        _log.warning("version %d of model %r failed: %s", version, name, reason)
+        # Further lines are set in: none of them can pass for a line of the log.
+        _log.warning("version %d of model %r failed: %s", version, name, reason.replace("\n", "\n    "))
         loop = asyncio.get_running_loop()
         # A version that was built and can't be loaded stays as it is on disk; the store says no to failing it.
         with contextlib.suppress(RowwiseError):
@@ -146,3 +148,13 @@ def _keep_text(source: TextSource, artifact: Path) -> None:
         path.unlink()
     with path.open("x", encoding="utf-8") as file:
         file.write(source.text)
+
+
+def _harmless(reason: str) -> str:
+    """Write out what terminals obey: what was handed in speaks in its reason, which people read in logs."""
+    return "".join(
+        character
+        if character.isprintable() or character in "\n\t"
+        else character.encode("unicode_escape", "surrogatepass").decode()
+        for character in reason
+    )

@@ -243,6 +243,21 @@ def test_deleting_what_is_being_built_stops_the_build_and_wakes_who_waits(server
     assert server.run(scenario).builds[-1] == ("model", "cancelled")
 
 
+def test_a_reason_commands_no_terminal_and_forges_no_line_of_the_log(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was handed in speaks in its reason, and people read it in logs and commands."""
+
+    async def scenario(world: World) -> None:
+        record = await world.register("m:escapes")
+        assert record.reason == "\\x1b[2Jowned\\r\\u202e\\ud800\n2026-01-01 WARNING all is well"
+
+    server.run(scenario)
+    (line,) = [each.getMessage() for each in caplog.records if "failed" in each.getMessage()]
+    assert "\x1b" not in line
+    assert "\n    2026-01-01 WARNING" in line
+
+
 def test_fifty_registrations_of_one_name_at_once_all_end_and_none_is_lost(server: Server) -> None:
     async def scenario(world: World) -> None:
         targets = ["m:refused" if number % 7 == 3 else f"m:times{1 + number % 3}" for number in range(50)]

@@ -29,7 +29,11 @@ class World:
     def __init__(self, root: Path, artifacts: dict[str, Path], expected: dict[str, str], keep: int | None) -> None:
         self.builds: list[tuple[str, str]] = []
         self.builder = ScriptedBuilder(
-            artifacts, {"m:refused": BuildFailed("LoopedOpError", "op Svd has no converter")}
+            artifacts,
+            {
+                "m:refused": BuildFailed("LoopedOpError", "op Svd has no converter"),
+                "m:escapes": BuildFailed("RuntimeError", "\x1b[2Jowned\r\u202e\ud800\n2026-01-01 WARNING all is well"),
+            },
         )
         self.host = Host(limits=QueueLimits(max_rows=100))
         self.store = Store.open(root)
