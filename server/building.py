@@ -11,7 +11,7 @@ import contextlib
 import logging
 from pathlib import Path
 
-from server.build import Builder, BuildRequest, Progress
+from server.build import Builder, BuildFailed, BuildRequest, Progress
 from server.build.source import SOURCE_FILE, Source, TextSource, source_from_json
 from server.catalog_options import BuildObserver
 from server.errors import RowwiseError
@@ -104,7 +104,11 @@ class Building:
         if isinstance(request.source, TextSource):
             # By the server, of what came: the builder is not asked what it was built from.
             await loop.run_in_executor(None, _keep_text, request.source, request.output_dir)
-        await loop.run_in_executor(None, self._store.commit, name, version)
+        try:
+            await loop.run_in_executor(None, self._store.commit, name, version)
+        except StoreDamaged as error:
+            # Whoever registered is told what is wrong, and not where the server keeps it.
+            raise BuildFailed("StoreDamaged", f"what the build has left is no model: {error.reason}") from error
 
     def _source(self, name: str, version: int) -> Source:
         """Return what was registered. Errors: StoreDamaged."""

@@ -243,6 +243,22 @@ def test_deleting_what_is_being_built_stops_the_build_and_wakes_who_waits(server
     assert server.run(scenario).builds[-1] == ("model", "cancelled")
 
 
+def test_a_build_that_leaves_no_model_fails_without_a_path_of_the_server_s(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(world: World) -> None:
+        async def leave_nothing(*_: object) -> None:
+            return None
+
+        monkeypatch.setattr(world.builder, "build", leave_nothing)
+        record = await world.register("m:times1")
+        assert record.state is State.FAILED
+        assert record.reason.startswith("what the build has left is no model: ")
+        assert "/" not in record.reason
+
+    server.run(scenario)
+
+
 def test_a_reason_commands_no_terminal_and_forges_no_line_of_the_log(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
