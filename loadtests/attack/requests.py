@@ -98,8 +98,7 @@ def smuggling(target: Target) -> str:
 def huge_header(target: Target) -> str:
     """Without an end."""
     got = target.raw(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 10_000_000)
-    assert got.startswith((b"HTTP/1.1 4", b"")), f"answered {got[:100]!r}"
-    assert b" 200 " not in got.split(b"\r\n", 1)[0]
+    assert not got or got.startswith(b"HTTP/1.1 4"), f"answered {got[:100]!r}"
     return got.split(b"\r\n", 1)[0].decode() or "cut off"
 
 
@@ -121,18 +120,18 @@ def slow_loris(target: Target) -> str:
     return "others were answered meanwhile"
 
 
-@attack(_AREA, "2,000 requests on one connection, and no answer read")
+@attack(_AREA, "requests on one connection without an end, and no answer read")
 def never_reads(target: Target) -> str:
     """Answers pile up, somewhere."""
     host = ":".join(map(str, target.address))
     with socket.create_connection(target.address, timeout=5) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         try:
-            for _ in range(2_000):
+            for _ in range(1_000_000):
                 connection.sendall(f"GET /v2/models/digits HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         except OSError:
             return "held back: it can't send more before it reads"
-    return "2,000 were taken"
+    raise Harm("a million were taken: their answers are kept somewhere")
 
 
 @attack(_AREA, "HTTP/2 frames that carry nothing, by the million")

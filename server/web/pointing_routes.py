@@ -11,10 +11,9 @@ from server.protocol.errors import MalformedRequest
 from server.protocol.json_examples import parse_json
 from server.rights import Grant
 from server.settings import Settings
-from server.web.bodies import read_body
 from server.web.front import GRANT
 from server.web.interfaces import Catalog
-from server.web.request_headers import content_length
+from server.web.management_body import read_small_body
 
 __all__ = ["add_pointing_routes", "asked_by", "read_version"]
 
@@ -28,13 +27,7 @@ def add_pointing_routes(router: APIRouter, catalog: Catalog, settings: Callable[
 
     @router.put("/{model}/labels/{label}", summary="Load a version and let a label lead to it")
     async def set_label(model: str, label: str, request: Request) -> dict[str, Any]:
-        body = await read_body(
-            request.receive,
-            length_bytes=content_length(request.headers.get("content-length", "").encode() or None),
-            limit_bytes=settings().max_body_bytes,
-            setting="max_body_bytes",
-            timeout_s=settings().default_timeout_ms / 1e3,
-        )
+        body = await read_small_body(request, settings())
         return (await catalog.set_label(model, label, read_version(body))).to_json()
 
     @router.delete("/{model}/labels/{label}", status_code=204, summary="Remove a label that was set")

@@ -10,10 +10,9 @@ from fastapi import APIRouter, Request
 from server.protocol.errors import MalformedRequest
 from server.protocol.json_examples import parse_json
 from server.settings import Settings
-from server.web.bodies import read_body
 from server.web.interfaces import Catalog
+from server.web.management_body import read_small_body
 from server.web.paths import version_number
-from server.web.request_headers import content_length
 
 __all__ = ["add_shadow_routes", "read_share"]
 
@@ -23,13 +22,7 @@ def add_shadow_routes(router: APIRouter, catalog: Catalog, settings: Callable[[]
 
     @router.post("/{model}/versions/{version}:shadow", summary="Let a version run on a share of the live batches")
     async def set_shadow(model: str, version: str, request: Request) -> dict[str, Any]:
-        body = await read_body(
-            request.receive,
-            length_bytes=content_length(request.headers.get("content-length", "").encode() or None),
-            limit_bytes=settings().max_body_bytes,
-            setting="max_body_bytes",
-            timeout_s=settings().default_timeout_ms / 1e3,
-        )
+        body = await read_small_body(request, settings())
         return await catalog.set_shadow(model, version_number(version), read_share(body))
 
     @router.get("/{model}/versions/{version}/shadow", summary="How a shadow's answers compare")
