@@ -2,13 +2,17 @@
 
 Each request gets a connection of its own over a socket in the server's private directory, which costs a few tens of
 microseconds and can't be stale. Both directions stream at the same time: an upload may be refused before all of it has
-come. The address of the caller goes with the request, in a header that callers can't set: it is removed from what they
-send, and believed only by the engine's application, which nobody but workers can reach.
+come, and the engine closes then. Hence the bare socket: an asyncio transport that fails to write ends its reader too,
+and what the engine had answered before would be lost with it.
+
+The address of the caller goes with the request, in a header that callers can't set: it is removed from what they send,
+and believed only by the engine's application, which nobody but workers can reach.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -51,13 +55,13 @@ _SAFE = "/:~!$&'()*+,;=@-._"
 
 
 class Forwarder:
-    """An ASGI callable that lets the application at ``socket`` answer.
+    """An ASGI callable that lets the application at the socket ``path`` answer.
 
     ``missing`` says why there may be none; ``metrics`` count the predictions that nobody answered.
     """
 
-    def __init__(self, socket: Path, *, missing: Callable[[], str | None], metrics: RequestMetrics) -> None:
-        self._socket = socket
+    def __init__(self, path: Path, *, missing: Callable[[], str | None], metrics: RequestMetrics) -> None:
+        self._path = path
         self._missing = missing
         self._metrics = metrics
 
@@ -69,13 +73,16 @@ class Forwarder:
         if scope["type"] != "http":
             return
         answer = _Answer(send)
+        connection = socket.socket(socket.AF_UNIX)
+        connection.setblocking(False)
         try:
-            reader, writer = await asyncio.open_unix_connection(self._socket)
+            await asyncio.get_running_loop().sock_connect(connection, str(self._path))
         except OSError:
+            connection.close()
             await self._gone(scope, send)
             return
-        sending = asyncio.create_task(_send_request(scope, receive, writer))
-        reading = asyncio.create_task(answer.read(reader))
+        sending = asyncio.create_task(_send_request(scope, receive, connection))
+        reading = asyncio.create_task(answer.read(connection))
         try:
             await asyncio.wait({sending, reading}, return_when=asyncio.FIRST_COMPLETED)
             caller_left = sending.done() and not sending.exception() and sending.result()
@@ -94,7 +101,7 @@ class Forwarder:
             for task in (sending, reading):
                 task.cancel()
             await asyncio.gather(sending, reading, return_exceptions=True)
-            writer.close()
+            connection.close()
 
     async def _gone(self, scope: Scope, send: Send) -> None:
         why = self._missing() or "the engine process is being started again"
@@ -106,25 +113,32 @@ class Forwarder:
         await send({"type": "http.response.body", "body": reply.body})
 
 
-async def _send_request(scope: Scope, receive: Receive, writer: asyncio.StreamWriter) -> bool:
+async def _send_request(scope: Scope, receive: Receive, connection: socket.socket) -> bool:
     """Send head and body, then wait for the caller to leave. True once it has left."""
+    loop = asyncio.get_running_loop()
     is_chunked = any(name == b"transfer-encoding" for name, _ in scope["headers"])
-    writer.write(_head(scope, is_chunked=is_chunked))
+    unsent = _head(scope, is_chunked=is_chunked)
     more = True
     while True:
+        if unsent:
+            try:
+                await loop.sock_sendall(connection, unsent)
+            except OSError:
+                more = False  # it takes no more; its answer says why
         message = await receive()
         if message["type"] == "http.disconnect":
             return True
-        chunk = message.get("body", b"")
-        if more and (chunk or is_chunked):
+        unsent = b""
+        if more:
+            chunk = message.get("body", b"")
             more = message.get("more_body", False)
-            if is_chunked:
-                chunk = (b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunk else b"") + (b"" if more else b"0\r\n\r\n")
-            writer.write(chunk)
-            try:
-                await writer.drain()
-            except OSError:
-                more = False  # it takes no more; its answer says why
+            unsent = _chunk(chunk, is_last=not more) if is_chunked else chunk
+
+
+def _chunk(data: bytes, *, is_last: bool) -> bytes:
+    """Return what a body in chunks goes on with."""
+    framed = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+    return framed + (b"0\r\n\r\n" if is_last else b"")
 
 
 def _head(scope: Scope, *, is_chunked: bool) -> bytes:
@@ -152,11 +166,12 @@ class _Answer:
         self.has_begun = False
         self.is_complete = False
 
-    async def read(self, reader: asyncio.StreamReader) -> None:
+    async def read(self, connection: socket.socket) -> None:
         """Pass on until the answer or the connection ends."""
+        loop = asyncio.get_running_loop()
         while not self.is_complete:
             try:
-                data = await reader.read(_READ_BYTES)
+                data = await loop.sock_recv(connection, _READ_BYTES)
             except OSError:
                 return
             if not data:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -43,14 +45,14 @@ class Link:
 class Pair:
     """A worker over an engine's application; ``request`` asks the worker."""
 
-    def __init__(self, socket: Path, service: Service) -> None:
-        self.socket = socket
+    def __init__(self, path: Path, service: Service) -> None:
+        self.socket = path
         self.service = service
         self.link = Link()
         self.tally = Tally()
         self.counts = RequestCounts(self.tally)
         self.front, self.health = create_worker_app(
-            self.link, Settings(), WorkerMetrics(self.tally), engine_socket=socket
+            self.link, Settings(), WorkerMetrics(self.tally), engine_socket=path
         )
 
     async def request(
@@ -66,8 +68,8 @@ class Pair:
 
 
 @asynccontextmanager
-async def served(app: Any, socket: Path) -> AsyncIterator[uvicorn.Server]:
-    server = uvicorn.Server(uvicorn.Config(app, uds=str(socket), lifespan="off", log_config=None))
+async def served(app: Any, path: Path) -> AsyncIterator[uvicorn.Server]:
+    server = uvicorn.Server(uvicorn.Config(app, uds=str(path), lifespan="off", log_config=None))
     serving = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn sets no event
         await asyncio.sleep(0.005)
@@ -182,10 +184,17 @@ def test_an_upload_streams_through_and_its_request_id_is_the_workers(tmp_path: P
 class Exchange:
     """One raw ASGI exchange with a forwarder."""
 
-    def __init__(self, socket: Path, tally: Tally, headers: list[tuple[bytes, bytes]]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        tally: Tally,
+        headers: list[tuple[bytes, bytes]],
+        *,
+        receive: Callable[[], Awaitable[dict[str, Any]]] | None = None,
+    ) -> None:
         self.incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.sent: list[Any] = []
-        forwarder = Forwarder(socket, missing=lambda: None, metrics=WorkerMetrics(tally))
+        forwarder = Forwarder(path, missing=lambda: None, metrics=WorkerMetrics(tally))
         scope = {
             "type": "http",
             "method": "PUT",
@@ -196,7 +205,7 @@ class Exchange:
             REQUEST_ID: "id",
             IS_PREDICTION: False,
         }
-        self.task = asyncio.create_task(forwarder(scope, self.incoming.get, self._send))
+        self.task = asyncio.create_task(forwarder(scope, receive or self.incoming.get, self._send))
 
     async def _send(self, message: Any) -> None:
         self.sent.append(message)
@@ -211,6 +220,40 @@ def test_an_upload_that_is_too_large_is_refused_before_it_is_sent(tmp_path: Path
         assert exchange.sent[0]["status"] == 413
 
     run(tmp_path, service, test)
+
+
+def test_an_answer_that_came_before_the_body_was_sent_is_passed_on(tmp_path: Path) -> None:
+    """The engine has answered and closed when the body is sent to it, and nobody has read the answer yet."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "http"))
+        listening.listen()
+        closed = threading.Event()
+
+        def answer_and_close() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                while b"\r\n\r\n" not in connection.recv(2**16):
+                    pass
+                connection.sendall(b"HTTP/1.1 409 Conflict\r\ncontent-length: 3\r\n\r\nno!")
+            closed.set()
+
+        async def test() -> None:
+            async def receive() -> dict[str, Any]:
+                if closed.is_set():
+                    await asyncio.Event().wait()
+                assert closed.wait(5)  # and the loop, which would read the answer, stands still
+                return {"type": "http.request", "body": b"0123456789", "more_body": False}
+
+            exchange = Exchange(tmp_path / "http", Tally(), [(b"content-length", b"10")], receive=receive)
+            async with asyncio.timeout(5):
+                await exchange.task
+            assert exchange.sent[0]["status"] == 409
+            assert b"".join(message["body"] for message in exchange.sent[1:]) == b"no!"
+
+        engine = threading.Thread(target=answer_and_close)
+        engine.start()
+        asyncio.run(test())
+        engine.join()
 
 
 def test_a_caller_that_leaves_in_the_middle_leaves_the_engine_too(tmp_path: Path) -> None:
