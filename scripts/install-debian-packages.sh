@@ -3,11 +3,13 @@
 # `make test`: what misses one of them says so and goes on without it.
 #
 #   bubblewrap    what builders are shut in with; without it the server makes the same namespaces itself
+#   chromium      the browser that the console is tested in
 #   libseccomp2   the filter of system calls in there; every Debian has it, as apt needs it
+#   prometheus    promtool, which checks the alert rules, and a Prometheus that scrapes the server in a test
 #   wrk           HTTP load generator: `make load` prefers it where one core of Python could not keep up with the server
 set -euo pipefail
 
-packages=(bubblewrap libseccomp2 wrk)
+packages=(bubblewrap chromium libseccomp2 prometheus wrk)
 
 missing=()
 for package in "${packages[@]}"; do

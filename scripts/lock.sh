@@ -25,6 +25,7 @@ lock dev pyproject.toml --extra dev --extra docs --extra loadtest --extra tracin
 # Installed beside what dev.lock installs.
 lock bench pyproject.toml --extra bench --constraint requirements/dev.lock "$@"
 lock race pyproject.toml --extra race --constraint requirements/dev.lock "$@"
+lock ray pyproject.toml --extra ray --constraint requirements/dev.lock "$@"
 lock recipes requirements/recipes.in --no-deps
 
 if grep -nE '://|--(extra-)?index-url|--find-links' requirements/*.lock; then
