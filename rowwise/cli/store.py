@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,8 @@ from rich.table import Table
 from rowwise.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from server.store import VersionCheck
+    from server.shared_store import Bucket, BucketView
+    from server.store import StoreView, VersionCheck
 
 __all__ = ["store"]
 
@@ -24,25 +25,31 @@ store = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Look at a model store on this machine, check it, clear it up, and carry versions from one to another.
+    help="""Look at a model store, check it, clear it up, and carry versions from one to another.
 
-    A store is the directory that [bold]rowwise serve --store[/bold] keeps its models in. Looking, checking and
-    exporting leave it as it is, and work beside a running server; clearing up and importing need it for themselves.
+    A store is what [bold]rowwise serve --store[/bold] keeps its models in: a directory, or a bucket that servers share.
+    Looking, checking and exporting leave it as it is, and work beside running servers. Clearing up and importing need a
+    directory for themselves, and work in a bucket beside its servers.
     """,
 )
 
-Directory = Annotated[
-    Path,
-    typer.Option("--store", envvar="ROWWISE_STORE", metavar="DIR", help="The store's directory."),
+Location = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        envvar="ROWWISE_STORE",
+        metavar="DIR",
+        help="The store's directory, or its bucket s3://BUCKET/PREFIX.",
+    ),
 ]
-_STORE = Path("rowwise-store")
+_STORE = "rowwise-store"
 
 
 @store.command("ls")
 def list_versions(
     name: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="A model; without it, all.")] = None,
     *,
-    directory: Directory = _STORE,
+    location: Location = _STORE,
     as_json: AsJson = False,
 ) -> None:
     """List models, versions, labels and what they take on the disk.
@@ -52,12 +59,13 @@ def list_versions(
         rowwise store ls
 
         rowwise store ls ranker --store /var/lib/rowwise --json | jq '.versions[].bytes'
+
+        rowwise store ls --store s3://models/team
     """
     with _told():
-        from server.store import StoreView
         from server.store.quotas import stored_bytes
 
-        view = StoreView(directory)
+        view = _view(location)
         checks = view.checks(read=False, only=name)
         total = stored_bytes([check.contents for check in checks if check.contents is not None])
     if as_json:
@@ -85,7 +93,7 @@ def list_versions(
 def verify(
     name: Annotated[str | None, typer.Argument(metavar="[MODEL]", help="A model; without it, all.")] = None,
     *,
-    directory: Directory = _STORE,
+    location: Location = _STORE,
     quick: Annotated[bool, typer.Option("--quick", help="Compare sizes only; nothing is read.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -100,12 +108,12 @@ def verify(
 
         rowwise store verify ranker --store /var/lib/rowwise --json
 
-    Exit codes: 0 all is sound; 1 something is damaged, or the directory is no store.
-    """
-    with _told():
-        from server.store import StoreView
+        rowwise store verify --store s3://models/team
 
-        view = StoreView(directory)
+    Exit codes: 0 all is sound; 1 something is damaged, or there is no store.
+    """
+    with _told(), _busy("reading every file" if not quick else "comparing sizes"):
+        view = _view(location)
         checks = view.checks(read=not quick, only=name)
     damaged = [check for check in checks if check.faults]
     # Sentences on one version are with that version.
@@ -130,7 +138,7 @@ def verify(
 @store.command()
 def gc(
     *,
-    directory: Directory = _STORE,
+    location: Location = _STORE,
     keep: Annotated[
         int | None,
         typer.Option(
@@ -142,23 +150,14 @@ def gc(
             show_default=False,
         ),
     ] = None,
-    bucket: Annotated[
-        str | None,
-        typer.Option(
-            "--bucket",
-            metavar="URL",
-            help="Clear up a bucket that servers share, s3://BUCKET/PREFIX: files that no version has had for a day. "
-            "Its servers may be running.",
-            show_default=False,
-        ),
-    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete what nobody needs: with --keep old versions, and always files that no version has any more.
 
-    A server does this by itself while it runs ([bold]keep_versions[/bold]); this command needs the store for itself.
-    It is safe to interrupt.
+    A server does this by itself while it runs ([bold]keep_versions[/bold]); this command needs a directory for itself.
+    In a bucket only files go, that no version has had for a day, and its servers may be running. It is safe to
+    interrupt.
 
     [bold]Examples[/bold]
 
@@ -166,17 +165,17 @@ def gc(
 
         rowwise store gc --keep 3 --store /var/lib/rowwise
 
-        rowwise store gc --bucket s3://models/team
+        rowwise store gc --store s3://models/team
     """
-    if bucket is not None:
+    if _is_bucket(location):
         if keep is not None:
             raise typer.BadParameter("the servers of a bucket delete its versions (keep_versions)", param_hint="--keep")
-        _sweep(bucket, dry_run=dry_run, as_json=as_json)
+        _sweep(location, dry_run=dry_run, as_json=as_json)
         return
     with _told():
         from server.store import Store
 
-        with Store.open(directory) as opened:
+        with Store.open(Path(location)) as opened:
             going = []
             if keep is not None:
                 going = [(name, number) for name in opened.models() for number in opened.collectable(name, keep=keep)]
@@ -202,7 +201,7 @@ def export_command(
     ],
     file: Annotated[Path, typer.Argument(metavar="FILE.tar", help="A new file.")],
     *,
-    directory: Directory = _STORE,
+    location: Location = _STORE,
     as_json: AsJson = False,
 ) -> None:
     """Write one version into a file: its artifact, options and labels, with a hash of everything.
@@ -213,13 +212,15 @@ def export_command(
 
         rowwise store export ranker:3 ranker-3.tar --store /var/lib/rowwise
 
+        rowwise store export ranker ranker.tar --store s3://models/team
+
     For a plain SavedModel, which TensorFlow loads by itself, see [bold]rowwise export[/bold].
     """
-    with _told():
-        from server.store import StoreView, export_version
+    with _told(), _busy("writing the file"):
+        from server.store import export_version
 
         name, version = _model_and_version(which)
-        view = StoreView(directory)
+        view = _view(location)
         announced = export_version(view, name, view.chosen(name, version), file)
     sha256 = announced.contents.sha256
     if as_json:
@@ -233,12 +234,14 @@ def export_command(
 def import_command(
     file: Annotated[Path, typer.Argument(metavar="FILE.tar", help="What `rowwise store export` wrote.")],
     *,
-    directory: Directory = _STORE,
+    location: Location = _STORE,
     name: Annotated[
         str | None,
         typer.Option("--as", metavar="MODEL", help="Under another name than its own.", show_default=False),
     ] = None,
-    activate: Annotated[bool, typer.Option("--activate", help="Let it answer when the server is started.")] = False,
+    activate: Annotated[
+        bool, typer.Option("--activate", help="Let it answer: when the server is started; in a bucket at once.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Add the version that a file holds, under the next number of its model.
@@ -251,29 +254,56 @@ def import_command(
         rowwise store import ranker.tar
 
         rowwise store import ranker.tar --as ranker-next --activate --store /var/lib/rowwise
-    """
-    with _told():
-        from server.store import Store, import_version
 
-        with Store.open(directory) as opened:
-            record = import_version(opened, file, name=name)
-            if activate:
-                record = opened.activate(record.model, record.version, by="import")
+        rowwise store import ranker.tar --store s3://models/team
+    """
+    with _told(), _busy("reading the file"):
+        if _is_bucket(location):
+            from server.shared_store import import_into_bucket
+
+            record = import_into_bucket(_bucket(location), file, name=name, activate=activate)
+        else:
+            from server.store import Store, import_version
+
+            with Store.open(Path(location)) as opened:
+                record = import_version(opened, file, name=name)
+                if activate:
+                    record = opened.activate(record.model, record.version, by="import")
     if as_json:
         typer.echo(json.dumps(record.to_json(), indent=1))
     else:
         typer.echo(f"{record.model} version {record.version} is {record.state}{' and active' if activate else ''}")
 
 
-def _sweep(url: str, *, dry_run: bool, as_json: bool) -> None:
-    with _told():
-        try:
-            from server.shared_store import open_bucket, sweep_bucket
+def _is_bucket(location: str) -> bool:
+    return location.startswith("s3://")
 
-            n_files, n_bytes = sweep_bucket(open_bucket(url), dry_run=dry_run)
-        except (ModuleNotFoundError, ValueError) as error:
-            typer.echo(f"error: {error}; buckets need pip install 'rowwise[s3]'", err=True)
-            raise typer.Exit(1) from error
+
+def _bucket(location: str) -> Bucket:
+    from server.shared_store import open_bucket
+
+    try:
+        return open_bucket(location)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--store") from error
+
+
+def _view(location: str) -> StoreView | BucketView:
+    """Return the store at a location, to be read."""
+    if _is_bucket(location):
+        from server.shared_store import BucketView
+
+        return BucketView(_bucket(location))
+    from server.store import StoreView
+
+    return StoreView(Path(location))
+
+
+def _sweep(url: str, *, dry_run: bool, as_json: bool) -> None:
+    with _told(), _busy("looking for what nobody needs"):
+        from server.shared_store import sweep_bucket
+
+        n_files, n_bytes = sweep_bucket(_bucket(url), dry_run=dry_run)
     if as_json:
         typer.echo(json.dumps({"files": n_files, "bytes": n_bytes, "dry_run": dry_run}, indent=1))
     else:
@@ -303,11 +333,21 @@ def _model_and_version(which: str) -> tuple[str, int | None]:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """End the command with exit code 1 and a sentence where the store refuses."""
+    """End the command with exit code 1 and a sentence where the store refuses, or there can be none."""
     from server.errors import RowwiseError
 
     try:
         yield
+    except ModuleNotFoundError as error:
+        if error.name != "obstore":
+            raise
+        typer.echo("error: a store in a bucket needs pip install 'rowwise[s3]'", err=True)
+        raise typer.Exit(1) from error
     except (RowwiseError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error
+
+
+def _busy(what: str) -> AbstractContextManager[object]:
+    """Say on a terminal that something takes its time; elsewhere nothing is written."""
+    return Console(stderr=True).status(what)

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from server.store.activation import read_history
+from server.store.activation import MAX_HISTORY, Activation, read_history
 from server.store.contents import Contents
 from server.store.errors import StoreDamaged
 from server.store.index import ModelIndex
@@ -46,6 +46,16 @@ class Document:
 
     index: ModelIndex = field(default_factory=ModelIndex)
     facts: dict[int, VersionFacts] = field(default_factory=dict)
+
+    def activate(self, version: int, *, at: str, by: str) -> None:
+        """Let a built version answer; what waited to be switched to, up to it, waits no more."""
+        index = self.index
+        if index.active != version:
+            index.history = [*index.history, Activation(version, at, by)][-MAX_HISTORY:]
+            index.active, index.is_unloaded, index.unloaded = version, False, None
+        for number, waiting in list(index.versions.items()):
+            if waiting.awaits_switch and number <= version:
+                index.versions[number] = replace(waiting, awaits_switch=False)
 
     def to_bytes(self) -> bytes:
         """Return the object."""

@@ -227,12 +227,7 @@ class SharedStore(Documents, InDirectory):
             index.check_built(name, version)
             if newest:
                 index.check_newest(name, version)
-            if index.active != version:
-                index.history = [*index.history, Activation(version, timestamp(), by)][-MAX_HISTORY:]
-                index.active, index.is_unloaded, index.unloaded = version, False, None
-            for number, waiting in list(index.versions.items()):
-                if waiting.awaits_switch and number <= version:
-                    index.versions[number] = replace(waiting, awaits_switch=False)
+            document.activate(version, at=timestamp(), by=by)
 
         index = self._index(name)
         # What follows somebody else's activation changes nothing, and must not need the bucket.

@@ -151,6 +151,15 @@ class StoreIndex:
         """Return the version that answers where a request names none. Errors: ModelNotFound."""
         return self._index(name).active
 
+    def chosen(self, name: str, version: int | None) -> int:
+        """Return ``version``, or with None the active one. Errors: ModelNotFound; VersionNotFound."""
+        if version is None:
+            version = self.active(name)
+            if version is None:
+                raise VersionNotFound(name, 0)
+        self.record(name, version)
+        return version
+
     def check_active(self, name: str, version: int) -> None:
         """Errors: ModelNotFound; Superseded where another version answers by now, or none."""
         active = self._index(name).active

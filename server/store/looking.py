@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from server.store.contents import Contents
+from server.store.contents import Contents, digest_tree
 from server.store.durable import Disk, read_json
-from server.store.errors import ModelNotFound, NotAStore, StoreDamaged, VersionNotFound
+from server.store.errors import NotAStore, StoreDamaged
 from server.store.format import check_format
 from server.store.index import StoreIndex
 from server.store.layout import Layout, VersionLayout
@@ -17,6 +17,8 @@ from server.store.records import State, VersionRecord
 from server.store.recovery import recover
 
 __all__ = ["StoreView", "VersionCheck"]
+
+_PIECE_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +73,15 @@ class StoreView(StoreIndex):
         except FileNotFoundError as error:
             raise StoreDamaged(self._paths(name, version).spec, "it is missing") from error
 
-    def chosen(self, name: str, version: int | None) -> int:
-        """Return ``version``, or with None the active one. Errors: ModelNotFound; VersionNotFound."""
-        if version is None:
-            version = self.active(name)
-            if version is None:
-                raise ModelNotFound(name) if name not in self.models() else VersionNotFound(name, 0)
-        self.record(name, version)
-        return version
+    def files(self, name: str, version: int) -> Contents:
+        """Return the files of a built version. Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built."""
+        return self.contents(name, version) or digest_tree(self.artifact_dir(name, version))
+
+    def pieces(self, name: str, version: int, path: str) -> Iterator[bytes]:
+        """Read one of a version's files. Errors: OSError."""
+        with (self._paths(name, version).artifact / path).open("rb") as file:
+            while piece := file.read(_PIECE_BYTES):
+                yield piece
 
     def checks(self, *, read: bool, only: str | None = None) -> list[VersionCheck]:
         """Return what there is of every version, of all models or one; ``read``: compare every byte.

@@ -20,17 +20,17 @@ import hashlib
 import json
 import shutil
 import tarfile
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from server.artifact import Manifest
 from server.spec import MODEL_NAME, ModelSpec
-from server.store.contents import Contents, FileDigest, digest_tree
+from server.store.contents import Contents, FileDigest
 from server.store.durable import Disk
 from server.store.errors import ImportRefused, StoreDamaged, unwritable
-from server.store.looking import StoreView
 from server.store.records import VersionRecord
 from server.store.store import Store
 
@@ -89,23 +89,39 @@ class Announced:
         return cls(model=model, version=version, created_at=created_at, spec=spec, contents=contents)
 
 
-def export_version(view: StoreView, name: str, version: int, target: Path) -> Announced:
+class Exporting(Protocol):
+    """What a version is read from: a store in a directory, or one in a bucket."""
+
+    def record(self, name: str, version: int) -> VersionRecord:
+        """Return one version."""
+
+    def files(self, name: str, version: int) -> Contents:
+        """Return the files of a built version."""
+
+    def spec(self, name: str, version: int) -> dict[str, Any]:
+        """Read the registration's options."""
+
+    def pieces(self, name: str, version: int, path: str) -> Iterator[bytes]:
+        """Read one of a version's files."""
+
+
+def export_version(view: Exporting, name: str, version: int, target: Path) -> Announced:
     """Write a version into a new file, which is there whole or not at all.
 
     Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built; StoreDamaged if it is not what was built;
         FileExistsError; StoreUnwritable.
     """
-    record, artifact = view.record(name, version), view.artifact_dir(name, version)
+    record, contents = view.record(name, version), view.files(name, version)
     announced = Announced(
         model=name,
         version=version,
         created_at=record.created_at,
         spec=view.spec(name, version),
-        contents=view.contents(name, version) or digest_tree(artifact),
+        contents=contents,
     )
     if target.exists():
         raise FileExistsError(f"{str(target)!r} is there already: name another file")
-    paths = {file.sha256: artifact / path for path, file in announced.contents.files.items()}
+    paths = {file.sha256: path for path, file in contents.files.items()}
     new = target.with_name(f".new-{target.name}")
     try:
         with new.open("xb") as file:
@@ -115,8 +131,7 @@ def export_version(view: StoreView, name: str, version: int, target: Path) -> An
             _end(file, len(head))
             for sha256, n_bytes in announced.blobs.items():
                 _begin(file, f"blobs/{sha256}", n_bytes)
-                with paths[sha256].open("rb") as source:
-                    found = _copy(source, file, n_bytes)
+                found = _copy(view.pieces(name, version, paths[sha256]), file)
                 if found != FileDigest(sha256, n_bytes):
                     raise StoreDamaged(paths[sha256], "it is not what was built; `rowwise store verify` says more")
                 _end(file, n_bytes)
@@ -185,7 +200,7 @@ def _take(file: IO[bytes], sha256: str, n_bytes: int, targets: list[Path]) -> No
     for target in targets:
         target.parent.mkdir(parents=True, exist_ok=True)
     with targets[0].open("xb") as first:
-        found = _copy(file, first, n_bytes)
+        found = _copy(_pieces(file, n_bytes), first)
     if found.n_bytes != n_bytes:
         raise ImportRefused("it was cut short")
     if found.sha256 != sha256:
@@ -236,11 +251,18 @@ def _skip_padding(file: IO[bytes], n_bytes: int) -> None:
     _exactly(file, -n_bytes % _BLOCK_BYTES)
 
 
-def _copy(source: IO[bytes], target: IO[bytes], n_bytes: int) -> FileDigest:
-    """Copy at most so many bytes, and return what they were."""
-    digest, left = hashlib.sha256(), n_bytes
-    while left and (chunk := source.read(min(_READ_BYTES, left))):
-        digest.update(chunk)
-        target.write(chunk)
-        left -= len(chunk)
-    return FileDigest(digest.hexdigest(), n_bytes - left)
+def _pieces(source: IO[bytes], n_bytes: int) -> Iterator[bytes]:
+    """Read at most so many bytes."""
+    while n_bytes and (piece := source.read(min(_READ_BYTES, n_bytes))):
+        yield piece
+        n_bytes -= len(piece)
+
+
+def _copy(pieces: Iterable[bytes], target: IO[bytes]) -> FileDigest:
+    """Write pieces, and return what they were."""
+    digest, n_bytes = hashlib.sha256(), 0
+    for piece in pieces:
+        digest.update(piece)
+        target.write(piece)
+        n_bytes += len(piece)
+    return FileDigest(digest.hexdigest(), n_bytes)
