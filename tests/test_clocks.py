@@ -15,10 +15,12 @@ MAY_ASK: dict[str, str] = {
     "server/batch_log.py": "says when a batch ran, to people",
     "server/build/compile.py": "says when an artifact was built, to people",
     "server/rights/audit.py": "says when who did what, to people",
+    "server/rights/expiry.py": "says when tokens end, to people",
     "server/shared_store/documents.py": "says when a version was registered or activated, to people",
     "server/statistics.py": "says when a model was last asked, to people",
     "server/store/recovery.py": "says when a version without a record was last written, to people",
     "server/store/store.py": "says when a version was registered, to people",
+    "server/web/auth.py": "tokens end by the calendar; set forward, it refuses them too early, set back, too late",
     "server/web/partial_uploads.py": "says which uploads were left alone for a day, by when their files were written",
     "server/web/tracing.py": "traces of several machines are put together by it",
 }

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rowwise.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from server.rights import TokenEntry
 
 __all__ = ["token"]
 
@@ -53,6 +57,14 @@ def make(
     manage_burst: Annotated[
         float | None, typer.Option("--manage-burst", metavar="N", help="Most of them at once (a second's).")
     ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            "--expires",
+            metavar="WHEN",
+            help="When it ends: 30d, 12h, 4w from now, or 2027-01-31 (UTC), or a time with its zone (never).",
+        ),
+    ] = None,
 ) -> None:
     """Make a token and print it, this once: the file keeps its hash.
 
@@ -60,15 +72,20 @@ def make(
 
         rowwise token make shop --file tokens.toml --scope predict --model 'ranker-*' --predict-rows-per-s 500
 
-        rowwise token make ci --file tokens.toml --scope manage
+        rowwise token make ci --file tokens.toml --scope manage --expires 90d
     """
     from pydantic import ValidationError
 
-    from server.rights import TokenEntry, add_token, digest_of, new_token
+    from server.rights import TokenEntry, add_token, digest_of, new_token, parse_expiry
 
     secret = new_token()
+    try:
+        ends = None if expires is None else parse_expiry(expires, now=datetime.now(UTC))
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(str(error), param_hint="--expires") from error
     given: dict[str, Any] = {
         "models": models,
+        "expires": ends,
         "predict_rows_per_s": predict_rows_per_s,
         "predict_rows_burst": predict_rows_burst,
         "manage_per_s": manage_per_s,
@@ -95,7 +112,7 @@ def make(
 
 @token.command(name="list")
 def list_(*, file: _File, as_json: AsJson = False) -> None:
-    """List the tokens of the file by their names: what each may do, on which models, how often."""
+    """List the tokens of the file by their names: what each may do, on which models, how often, until when."""
     from server.rights import read_tokens
 
     try:
@@ -108,10 +125,12 @@ def list_(*, file: _File, as_json: AsJson = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("name", "scopes", "models", "rows/s", "others/s", box=None, header_style="bold")
+    table = Table("name", "scopes", "models", "rows/s", "others/s", "expires", box=None, header_style="bold")
     for entry in entries:
         rates = ["" if rate is None else f"{rate:g}" for rate in (entry.predict_rows_per_s, entry.manage_per_s)]
-        table.add_row(entry.name, ", ".join(entry.scopes), ", ".join(entry.models).replace("[", r"\["), *rates)
+        table.add_row(
+            entry.name, ", ".join(entry.scopes), ", ".join(entry.models).replace("[", r"\["), *rates, _until(entry)
+        )
     Console().print(table)
 
 
@@ -125,6 +144,14 @@ def revoke(name: _Name, *, file: _File) -> None:
     except (OSError, ValueError) as error:
         raise _failed(error) from None
     typer.echo(f"{name}: revoked")
+
+
+def _until(entry: TokenEntry) -> str:
+    if entry.expires is None:
+        return ""
+    left = entry.expires - datetime.now(UTC)
+    when = "EXPIRED" if left <= timedelta() else f"in {left.days} days" if left.days else "in less than a day"
+    return f"{entry.expires:%Y-%m-%d %H:%M %Z} ({when})"
 
 
 def _failed(error: OSError | ValueError) -> typer.Exit:

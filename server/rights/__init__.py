@@ -5,6 +5,7 @@ Start reading at ``entry`` (what a file says of a token), then ``grants`` (what 
 
 from server.rights.audit import AuditLog, AuditRecord
 from server.rights.entry import Scope, TokenEntry
+from server.rights.expiry import ExpiryNotices, parse_expiry, shown_date
 from server.rights.grants import ANYBODY, LOCAL, Grant
 from server.rights.keyring import Keyring
 from server.rights.rates import Rate, Rates
@@ -16,6 +17,7 @@ __all__ = [
     "LOCAL",
     "AuditLog",
     "AuditRecord",
+    "ExpiryNotices",
     "Grant",
     "Keyring",
     "Rate",
@@ -26,6 +28,8 @@ __all__ = [
     "digest_of",
     "is_token",
     "new_token",
+    "parse_expiry",
     "read_tokens",
     "revoke_token",
+    "shown_date",
 ]

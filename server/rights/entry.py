@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 __all__ = ["Scope", "TokenEntry"]
 
@@ -33,6 +33,8 @@ class TokenEntry(BaseModel):
     #: Of the token's bytes, in 64 hexadecimal digits.
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     scopes: Annotated[tuple[Scope, ...], Field(min_length=1)]
+    #: From when on it is refused, with its time zone; None: never.
+    expires: AwareDatetime | None = None
     #: Names of models, with ``*``, ``?`` and ``[...]`` as in file names; what none of them fits is out of reach.
     models: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=200)], ...], Field(min_length=1)] = ("*",)
     #: Rows a second that may be predicted, and how many at once after a pause; None: no limit, and one second's rows.

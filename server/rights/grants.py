@@ -18,7 +18,7 @@ _MAX_NAMES = 1_024
 class Grant:
     """The rights of one caller."""
 
-    __slots__ = ("_covered", "_fits", "bits", "managing", "name", "predicting", "scopes")
+    __slots__ = ("_covered", "_fits", "bits", "ends_s", "managing", "name", "predicting", "scopes")
 
     def __init__(
         self,
@@ -28,6 +28,7 @@ class Grant:
         *,
         predicting: Rate | None = None,
         managing: Rate | None = None,
+        ends_s: float | None = None,
     ) -> None:
         #: What logs call who has it.
         self.name = name
@@ -43,6 +44,8 @@ class Grant:
         self.predicting = predicting
         #: How many other requests may be made.
         self.managing = managing
+        #: From when on it is refused, in Unix time; None: never.
+        self.ends_s = ends_s
 
     @classmethod
     def of(cls, entry: TokenEntry, rates: Rates) -> Grant:
@@ -53,7 +56,12 @@ class Grant:
             predicting = rates.rate(digest, per_s=entry.predict_rows_per_s, burst=entry.predict_rows_burst)
         if entry.manage_per_s is not None:
             managing = rates.rate(digest[8:], per_s=entry.manage_per_s, burst=entry.manage_burst)
-        return cls(entry.name, entry.scopes, entry.models, predicting=predicting, managing=managing)
+        ends_s = None if entry.expires is None else entry.expires.timestamp()
+        return cls(entry.name, entry.scopes, entry.models, predicting=predicting, managing=managing, ends_s=ends_s)
+
+    def has_ended(self, now_s: float) -> bool:
+        """Return whether it is to be refused, at a moment of Unix time."""
+        return self.ends_s is not None and self.ends_s <= now_s
 
     @property
     def is_unrestricted(self) -> bool:

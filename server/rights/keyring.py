@@ -52,6 +52,11 @@ class Keyring:
         """The tokens' names, sorted."""
         return sorted(grant.name for grant in self._grants.values())
 
+    @property
+    def ending(self) -> tuple[Grant, ...]:
+        """What is granted for a time only."""
+        return tuple(grant for grant in self._grants.values() if grant.ends_s is not None)
+
     def find(self, token: bytes) -> Grant | None:
         """Return what a token grants; None: it is none of these."""
         return self._grants.get(digest_of(token))

@@ -97,9 +97,10 @@ def _entry(table: object, number: int, path: Path) -> TokenEntry:
 
 
 def _written(entry: TokenEntry) -> str:
-    # JSON's strings, numbers and lists are TOML's too.
+    # JSON's strings, numbers and lists are TOML's too; TOML has times besides.
     values = entry.model_dump(mode="json", exclude_none=True)
-    return "[[tokens]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+    lines = (f"{key} = {value if key == 'expires' else json.dumps(value)}\n" for key, value in values.items())
+    return "[[tokens]]\n" + "".join(lines)
 
 
 def _name_in(table: str) -> object:

@@ -10,12 +10,24 @@ Where predictions are open, whoever sends one is not asked for a token, and a to
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-from server.rights import ANYBODY, LOCAL, AuditLog, AuditRecord, Grant, Keyring, Rate, Rates
+from server.rights import (
+    ANYBODY,
+    LOCAL,
+    AuditLog,
+    AuditRecord,
+    ExpiryNotices,
+    Grant,
+    Keyring,
+    Rate,
+    Rates,
+    shown_date,
+)
 from server.settings import Settings
-from server.web.errors import Forbidden, RateLimited, Unauthorized, WebError
+from server.web.errors import Forbidden, RateLimited, TokenExpired, Unauthorized, WebError
 from server.web.origins import Headers, check_host, check_local
 from server.web.scopes import PREDICT, Rule
 
@@ -27,9 +39,14 @@ Peer = tuple[str, int] | None
 
 
 class Gate:
-    """Lets requests pass, or raises. ``rates``: the buckets that processes share; None: there is one process."""
+    """Lets requests pass, or raises. ``rates``: the buckets that processes share; None: there is one process.
 
-    def __init__(self, settings: Settings, *, rates: Rates | None = None) -> None:
+    ``wall_clock`` gives Unix time, by which tokens end.
+    """
+
+    def __init__(
+        self, settings: Settings, *, rates: Rates | None = None, wall_clock: Callable[[], float] = time.time
+    ) -> None:
         """Errors: ValueError with the reason, for tokens or an audit log that can't be used."""
         self._rates = Rates() if rates is None else rates
         #: Where it is written what was done.
@@ -38,6 +55,10 @@ class Gate:
         self.on_change: list[Callable[[], None]] = []
         self._path: Path | None = None
         self._seen: object = None
+        self._wall_clock = wall_clock
+        self._notices = ExpiryNotices()
+        #: Tokens that were told to have ended to those who remember answers.
+        self._ended: frozenset[str] = frozenset()
         self._take(settings, self._read(settings))
 
     def change(self, settings: Settings) -> None:
@@ -55,9 +76,23 @@ class Gate:
         self.change(self._settings)
 
     def look(self) -> None:
-        """Read the file of tokens again if it has changed."""
+        """Read the file of tokens again if it has changed, and see whose time is over."""
         if self._path is not None and _state(self._path) != self._seen:
             self.change(self._settings)
+        self._look_at_calendar()
+
+    def _look_at_calendar(self) -> None:
+        ending = self._keyring.ending
+        if not ending:
+            return
+        now_s = self._wall_clock()
+        for sentence in self._notices.due(ending, now_s=now_s):
+            _log.warning("%s", sentence)
+        ended = frozenset(grant.name for grant in ending if grant.has_ended(now_s))
+        if ended != self._ended:
+            self._ended = ended
+            for tell in self.on_change:
+                tell()
 
     def _read(self, settings: Settings) -> Keyring:
         self._seen = None if settings.tokens_file is None else _state(settings.tokens_file)
@@ -135,8 +170,11 @@ class Gate:
                 continue
             was_offered = True
             grant = self._keyring.find(offered)
-            if grant is not None:
-                return grant
+            if grant is None:
+                continue
+            if grant.ends_s is not None and grant.has_ended(self._wall_clock()):
+                raise TokenExpired(grant.name, shown_date(grant.ends_s))
+            return grant
         if was_offered:
             raise Unauthorized("the token is not the right one")
         raise Unauthorized("a token is needed: send 'Authorization: Bearer TOKEN' or 'X-API-Key: TOKEN'")

@@ -36,6 +36,7 @@
         ├── UploadConflict       an upload in pieces is not where the caller thinks, or there are too many
         ├── UploadNotFound       no such upload, or not any more
         ├── Unauthorized         the token is missing or wrong
+        │   └── TokenExpired     the token was right until it ended
         └── VersionMalformed     a version that is no number
 """
 
@@ -75,6 +76,7 @@ __all__ = [
     "RegistrationRefused",
     "SourceNotEnabled",
     "TargetTooLong",
+    "TokenExpired",
     "TransferCodingNotSupported",
     "Unauthorized",
     "UploadConflict",
@@ -319,6 +321,14 @@ class Unauthorized(WebError):
 
     #: What logs call who has none.
     who = "anybody"
+
+
+class TokenExpired(Unauthorized):
+    """The token was for a time, which is over. ``who`` had it."""
+
+    def __init__(self, who: str, when: str) -> None:
+        super().__init__(f"token {who!r} expired on {when}: ask for a new one")
+        self.who = who
 
 
 class UploadConflict(WebError):

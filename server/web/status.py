@@ -140,6 +140,7 @@ STATUS: dict[type[RowwiseError], int] = {
     web.RegistrationRefused: 400,
     web.SourceNotEnabled: 403,
     web.TargetTooLong: 414,
+    web.TokenExpired: 401,
     web.TransferCodingNotSupported: 501,
     web.Unauthorized: 401,
     web.UploadConflict: 409,

@@ -36,6 +36,20 @@ def test_a_token_is_printed_once_and_kept_as_a_hash(tmp_path: Path) -> None:
     assert read_tokens(file) == ()
 
 
+def test_a_token_may_be_for_a_time_and_the_list_says_what_is_left_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    assert run("make", "shop", "--scope", "read", "--expires", "30d", file=file).exit_code == 0
+    assert run("make", "ci", "--scope", "read", "--expires", "9999-01-31", file=file).exit_code == 0
+    listed = run("list", file=file).output
+    assert "(in 29 days)" in listed
+    assert "9999-01-31 00:00 UTC" in listed
+    assert json.loads(run("list", "--json", file=file).output)[1]["expires"] == "9999-01-31T00:00:00Z"
+    file.write_text(file.read_text().replace("9999-01-31", "2020-01-31"))
+    assert "(EXPIRED)" in run("list", file=file).output
+    for wrong in ("soon", "2020-01-31", "0d"):
+        assert run("make", "x", "--scope", "read", "--expires", wrong, file=file).exit_code == 2
+
+
 def test_what_can_not_be_done_is_said(tmp_path: Path) -> None:
     file = tmp_path / "tokens.toml"
     for arguments, code, says in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,34 @@ def test_a_token_that_is_revoked_in_the_file_is_a_strangers_from_the_next_look_o
     add_token(path, entry("c", "read"))
     made.app.gate.look()
     assert [asked(made, name, "GET", "/v1/models") for name in ("a", "b", "c", ALL)] == [401, 200, 200, 200]
+
+
+def test_a_token_that_has_ended_is_refused_with_the_reason_by_who_remembers_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, ends = tmp_path / "audit", "2030-01-31T12:00:00Z"
+    made = service(tmp_path, tokens=(entry("a", "predict", "read", expires=ends), entry("b", "read")), audit_log=log)
+    now_s = datetime.fromisoformat(ends).timestamp() - 2 * 86_400.0
+    gate = made.app.gate
+    monkeypatch.setattr(gate, "_wall_clock", lambda: now_s)
+    forgotten: list[bool] = []
+    gate.on_change.append(lambda: forgotten.append(True))
+    gate.look()
+    assert [asked(made, name, "GET", "/v1/models") for name in ("a", "b")] == [200, 200]
+    assert (forgotten, "token 'a' ends on" in caplog.text) == ([], True)
+    now_s += 2 * 86_400.0
+    answer = made.request("GET", "/v1/models", headers=bearer("a"))
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert answer.json()["error"] == "token 'a' expired on 2030-01-31T12:00:00Z: ask for a new one"
+    assert made.predict({"instances": [[1, 2, 3]]}, headers=bearer("a")).status_code == 401
+    assert asked(made, "b", "GET", "/v1/models") == 200
+    for _ in range(2):
+        gate.look()
+    assert forgotten == [True], "once, for answers that were remembered"
+    assert [(line[1], line[6]) for line in audit_of(log)] == [("a", "TokenExpired")] * 2
+    now_s -= 1.0
+    gate.look()
+    assert forgotten == [True, True], "the clock was set back"
 
 
 def test_a_file_that_can_not_be_read_any_more_leaves_the_tokens_as_they_are(
