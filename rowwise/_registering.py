@@ -11,13 +11,14 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from rowwise._calls import Calls
+from rowwise._calls import JSON, Calls
 from rowwise._http import answer_json, model_path
-from rowwise._registration import UploadReader, prepare, repr_digest, spec_as_json
+from rowwise._pieces import PIECES_ABOVE_BYTES, forget_upload, upload_in_pieces
+from rowwise._registration import Submission, UploadReader, prepare, repr_digest, spec_as_json
 from rowwise._source import source_parts
 from rowwise._steps import Send, Steps, Work
 from rowwise._watch import wait_until_available
-from rowwise.errors import BadAnswer, WrongInputs
+from rowwise.errors import BadAnswer, RowwiseClientError, WrongInputs
 from rowwise.progress import RegistrationView, view_for
 from rowwise.targets import resolve
 from rowwise.values import encode_json
@@ -76,31 +77,47 @@ class Registering:
         ):
             found = yield Work(partial(resolve, target))
             submission = yield Work(partial(prepare, found, inputs=inputs, spec=spec, scratch=Path(scratch), view=view))
-            with submission.archive.open("rb") as file:
-                # The specification goes first, so that a wrong one is refused before the archive is read.
-                digest = yield Work(partial(repr_digest, submission.archive))
-                upload = UploadReader(file, view.show)
-                parts = [
-                    ("spec", (None, encode_json(submission.spec), "application/json")),
-                    ("archive", (submission.archive.name, upload, "application/octet-stream", {"Repr-Digest": digest})),
-                ]
-                taken = yield from self._put(name, parts)
+            digest = yield Work(partial(repr_digest, submission.archive))
+            if submission.archive.stat().st_size > PIECES_ABOVE_BYTES:
+                taken = yield from self._put_pieces(name, submission, digest, view)
+            else:
+                taken = yield from self._put_at_once(name, submission, digest, view)
             return (yield from self._wait(name, taken, view, activates=submission.spec.get("activate") is not False))
+
+    def _put_at_once(self, name: str, submission: Submission, digest: str, view: RegistrationView) -> Steps[Any]:
+        with submission.archive.open("rb") as file:
+            upload = UploadReader(file, view.show)
+            # The specification goes first, so that a wrong one is refused before the archive is read.
+            parts = [
+                ("spec", (None, encode_json(submission.spec), "application/json")),
+                ("archive", (submission.archive.name, upload, "application/octet-stream", {"Repr-Digest": digest})),
+            ]
+            return (yield from self._put(name, files=parts))
+
+    def _put_pieces(self, name: str, submission: Submission, digest: str, view: RegistrationView) -> Steps[Any]:
+        upload = yield from upload_in_pieces(self._calls, submission.archive, digest=digest, view=view)
+        try:
+            content = encode_json({"upload": upload, "spec": submission.spec})
+            return (yield from self._put(name, content=content))
+        except RowwiseClientError:
+            yield from forget_upload(self._calls, upload)
+            raise
 
     def _upload(
         self, name: str, parts: Any, *, spec: Mapping[str, Any], on_stage: OnStage | None
     ) -> Steps[VersionStatus]:
         with view_for(name, progress=self._progress, on_stage=on_stage) as view:
-            taken = yield from self._put(name, parts)
+            taken = yield from self._put(name, files=parts)
             return (yield from self._wait(name, taken, view, activates=spec.get("activate") is not False))
 
-    def _put(self, name: str, parts: Any) -> Steps[Any]:
+    def _put(self, name: str, *, files: Any = None, content: bytes | None = None) -> Steps[Any]:
         request = Send(
             method="PUT",
             path=model_path(name),
-            files=parts,
+            files=files,
+            content=content,
             # So that an upload whose answer was lost is sent again, and makes one version.
-            headers={"Idempotency-Key": str(uuid4())},
+            headers={"Idempotency-Key": str(uuid4()), **({} if content is None else JSON)},
             timeout_s=_UPLOAD_TIMEOUT_S,
             is_long=True,
             repeats=True,
