@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from server.after_ready import AfterReady
+from server.background import Background
 from server.batch_log import BatchLog
 from server.batching import Batch, Item, Observers, QueueLimits
 from server.build import Builder, BuildJail, BuildLimits, JailPolicy, builder_environment
@@ -44,6 +45,7 @@ from server.tls import Tls
 from server.web import create_app
 from server.web.crowding import with_room
 from server.web.front import Front
+from server.web.partial_uploads import PartialUploads
 from server.web.tracing import Tracing, start_tracing
 from server.xla_cache import keep_executables, where_kept
 
@@ -130,6 +132,8 @@ class Service:
     jail: BuildJail
     catalog: Catalog
     front: Front
+    uploads: PartialUploads
+    background: Background
     tracing: Tracing | None
     #: None: it is turned off.
     grpc: GrpcServer | None
@@ -191,8 +195,9 @@ class Service:
         def status() -> dict[str, Any]:
             return {"jail": jail.status(), "store": store.status()}
 
-        front = create_app(catalog, settings, metrics, batches, tracing, status, rates)
-        return cls(host, builder, jail, catalog, front, tracing, grpc)
+        uploads = PartialUploads(store.partial_upload_dir(), max_bytes=lambda: front.settings.max_archive_bytes)
+        front = create_app(catalog, settings, metrics, batches, tracing, status, rates, uploads)
+        return cls(host, builder, jail, catalog, front, uploads, Background(), tracing, grpc)
 
     async def start(self) -> None:
         """Begin to load what is to serve."""
@@ -202,6 +207,7 @@ class Service:
         if self.grpc is not None:
             await self.grpc.start(self.front, self.catalog)
         await self.catalog.start()
+        self.background.start(self.uploads.keep_clear())
         # The log says at start what this machine can't do, whether anything is built or not.
         await asyncio.to_thread(self.jail.found)
 
@@ -224,6 +230,7 @@ class Service:
 
     async def stop(self, grace_s: float) -> None:
         """Answer what was admitted, for at most ``grace_s``, and stop the threads."""
+        await self.background.cancel()
         if self.grpc is not None:
             await self.grpc.stop(grace_s)
         try:

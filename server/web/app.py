@@ -17,6 +17,7 @@ from server.web.bodies import Receive, Send
 from server.web.front import App, Front, Scope
 from server.web.health import Health
 from server.web.interfaces import Batches, Catalog, ServerStatus
+from server.web.partial_uploads import PartialUploads
 from server.web.predict import Predictor
 from server.web.tracing import Tracing
 
@@ -31,10 +32,12 @@ def create_app(
     tracing: Tracing | None = None,
     status: ServerStatus = dict,
     rates: Rates | None = None,
+    uploads_in_pieces: PartialUploads | None = None,
 ) -> Front:
     """Return the ASGI callable that serves ``catalog``. Its ``prepare`` makes what is behind it ahead of need.
 
-    ``rates``: limits of rate that other processes share. Errors: ValueError for tokens that can't be read.
+    ``rates``: limits of rate that other processes share; ``uploads_in_pieces``: those that come in pieces.
+    Errors: ValueError for tokens that can't be read.
     """
     gate = Gate(settings, rates=rates)
     health = Health(catalog, names_models=lambda: not gate.protects_predictions)
@@ -43,8 +46,11 @@ def create_app(
     def make() -> App:
         from server.web.application import create_application
 
-        return create_application(catalog, lambda: front.settings, metrics, gate, health, batches, status)
+        return create_application(catalog, lambda: front.settings, metrics, gate, health, uploads, batches, status)
 
+    uploads = uploads_in_pieces or PartialUploads(
+        catalog.partial_upload_dir(), max_bytes=lambda: front.settings.max_archive_bytes
+    )
     front = Front(_Later(make), predictor, health, settings, metrics, gate)
     return front
 

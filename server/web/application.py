@@ -42,6 +42,7 @@ def create_application(
     metrics: Metrics,
     gate: Gate,
     health: Health,
+    uploads: PartialUploads,
     batches: Batches | None = None,
     status: ServerStatus = dict,
 ) -> FastAPI:
@@ -56,7 +57,6 @@ def create_application(
     app.add_middleware(Inflating)
     app.add_middleware(Auditing, audit=gate.audit)
     app.include_router(health_router(health, metrics))
-    uploads = PartialUploads(catalog.partial_upload_dir(), max_bytes=lambda: settings().max_archive_bytes)
     app.include_router(management_router(catalog, settings, metrics, uploads))
     app.include_router(uploads_router(uploads))
     if batches is not None:

@@ -2,7 +2,8 @@
 
 Theory of operation. An upload is two files: what is known of it, written once, and what has come so far, whose length
 is how far it is. Nothing else is kept, so nothing can disagree. Bytes are synced before they are acknowledged. Uploads
-that nobody went on with for a day are removed when another one begins; their number and their bytes are bounded.
+that nobody went on with for a day are removed, every hour and when another one begins; their number and their bytes are
+bounded.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import re
 import secrets
 import time
@@ -26,11 +28,15 @@ from server.web.errors import BodyTooLarge, ClientGone, UploadConflict, UploadNo
 
 __all__ = ["PartialUpload", "PartialUploads", "WholeUpload"]
 
+_log = logging.getLogger(__name__)
+
 _ID = re.compile(r"[A-Za-z0-9_-]{22}")
 #: Uploads at once: each is somebody's connection that was lost.
 _MAX_UPLOADS = 16
 #: Seconds without a piece until an upload may be removed.
 _MAX_AGE_S = 24 * 3600.0
+#: Seconds between two looks for such ones.
+_CLEAR_EVERY_S = 3600.0
 _WRITE_BYTES = 2**20
 
 
@@ -66,7 +72,7 @@ class PartialUploads:
         most = self._max_bytes()
         if length > most:
             raise BodyTooLarge(f"the upload of {length} bytes", limit_bytes=most, setting="max_archive_bytes")
-        self._remove_old()
+        self.remove_abandoned()
         uploads = [self._facts(upload_id) for upload_id in self._ids()]
         if len(uploads) >= _MAX_UPLOADS or sum(each["length"] for each in uploads) + length > 4 * most:
             raise UploadConflict(f"{len(uploads)} uploads are unfinished, no more are taken: finish or delete one")
@@ -139,6 +145,32 @@ class PartialUploads:
             self._facts(upload_id)
             self._forget(upload_id)
 
+    def remove_abandoned(self) -> int:
+        """Forget the uploads that nobody went on with for a day, and return their bytes. Errors: OSError."""
+        n_bytes = 0
+        for content in self._directory.glob("*.part"):
+            status = content.stat()
+            is_old = time.time() - status.st_mtime > _MAX_AGE_S
+            if content.stem not in self._busy and (is_old or not self._facts_file(content.stem).exists()):
+                self._forget(content.stem)
+                n_bytes += status.st_size
+        return n_bytes
+
+    async def keep_clear(self, *, every_s: float = _CLEAR_EVERY_S) -> None:
+        """Remove what is abandoned, now and again.
+
+        It is done on the event loop, so that nobody begins or goes on with one meanwhile.
+        """
+        while True:
+            try:
+                n_bytes = self.remove_abandoned()
+            except OSError as error:
+                _log.warning("abandoned uploads could not be removed (%s)", error.strerror)
+            else:
+                if n_bytes:
+                    _log.info("uploads that nobody went on with for a day are removed: %d bytes", n_bytes)
+            await asyncio.sleep(every_s)
+
     def _forget(self, upload_id: str) -> None:
         self._facts_file(upload_id).unlink(missing_ok=True)
         self._content(upload_id).unlink(missing_ok=True)
@@ -171,12 +203,6 @@ class PartialUploads:
             return {"length": int(facts["length"]), "filename": str(facts["filename"]), "sha256": facts["sha256"]}
         except (OSError, ValueError, KeyError, TypeError):
             raise UploadNotFound(upload_id) from None
-
-    def _remove_old(self) -> None:
-        for content in self._directory.glob("*.part"):
-            is_old = time.time() - content.stat().st_mtime > _MAX_AGE_S
-            if content.stem not in self._busy and (is_old or not self._facts_file(content.stem).exists()):
-                self._forget(content.stem)
 
     def _facts_file(self, upload_id: str) -> Path:
         return self._directory / f"{upload_id}.json"

@@ -15,7 +15,7 @@ import pytest
 
 from server.web.digests import read_digest
 from server.web.errors import BodyTooLarge, ClientGone, RegistrationRefused, UploadConflict, UploadNotFound
-from server.web.partial_uploads import PartialUploads
+from server.web.partial_uploads import PartialUpload, PartialUploads
 from tests.web.scripted import Service
 
 ARCHIVE = bytes(range(256)) * 40
@@ -182,6 +182,64 @@ def test_uploads_that_nobody_goes_on_with_are_removed(tmp_path: Path) -> None:
         uploads.begin(100, filename="m.zip", sha256=None)
     with pytest.raises(BodyTooLarge):
         uploads.begin(101, filename="m.zip", sha256=None)
+
+
+def test_they_are_removed_by_time_too_but_not_one_that_is_being_written_to(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    uploads = PartialUploads(tmp_path / "partial", max_bytes=lambda: 100)
+    kept, left = (uploads.begin(100, filename="m.zip", sha256=None) for _ in range(2))
+
+    def leave_alone(upload: PartialUpload) -> None:
+        day_and_more = tmp_path.stat().st_mtime - 25 * 3600
+        os.utime(tmp_path / "partial" / f"{upload.id}.part", (day_and_more, day_and_more))
+
+    def is_there(upload: PartialUpload) -> bool:
+        return (tmp_path / "partial" / f"{upload.id}.part").exists()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"abc"
+        leave_alone(kept)
+        await asyncio.sleep(0)
+        while is_there(left):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+
+    async def test() -> None:
+        clearing = asyncio.create_task(uploads.keep_clear(every_s=0.0))
+        await uploads.append(left.id, 0, pieces(b"1234567"))
+        leave_alone(left)
+        assert (await uploads.append(kept.id, 0, slow())).offset == 3
+        clearing.cancel()
+        await asyncio.wait({clearing})
+
+    caplog.set_level("INFO")
+    asyncio.run(test())
+    assert (is_there(kept), is_there(left)) == (True, False)
+    assert "7 bytes" in caplog.text
+
+
+def test_a_disk_that_refuses_to_remove_them_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    uploads = PartialUploads(tmp_path / "partial", max_bytes=lambda: 100)
+    n_tried = 0
+
+    def refuse() -> int:
+        nonlocal n_tried
+        n_tried += 1
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(uploads, "remove_abandoned", refuse)
+
+    async def test() -> None:
+        clearing = asyncio.create_task(uploads.keep_clear(every_s=0.0))
+        while n_tried < 3:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+        clearing.cancel()
+        await asyncio.wait({clearing})
+
+    asyncio.run(test())
+    assert "Read-only file system" in caplog.text
 
 
 # Digests and keys of a form.
