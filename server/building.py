@@ -54,6 +54,10 @@ class Building:
         """The server is stopping: what is cancelled from now on is built again when it is started the next time."""
         self._is_stopping = True
 
+    async def check(self, source: Source) -> None:
+        """Errors: JailIncomplete where this machine builds nothing from such a source."""
+        await self._builder.check(source)
+
     async def run(self, name: str, version: int) -> None:
         """Build a version that the store knows as BUILDING, and let it serve if it is to and no newer one does."""
         life = self._lives[name, version]

@@ -170,8 +170,10 @@ class Catalog(CatalogView):
 
         ``intake`` is kept with the version.
 
-        Errors: InvalidName; StoreUnwritable; Draining.
+        Errors: InvalidName; StoreUnwritable; Draining; JailIncomplete where this machine builds nothing from that.
         """
+        self._refuse_if_draining()
+        await self._building.check(source)
         loop = asyncio.get_running_loop()
         options = spec.model_dump(mode="json", exclude_unset=True)
         create = partial(

@@ -15,7 +15,7 @@
         ├── BuildTimeout             it took longer than build_timeout_s
         ├── BuildMemoryExceeded      it needed more than build_memory_bytes
         ├── BuildDiskExceeded        it wrote more than build_disk_bytes
-        ├── JailIncomplete           it was not begun: this machine can't jail it as it should be
+        ├── JailIncomplete           not taken, or not begun: this machine can't jail it as it should be
         └── BuildCrashed             it died, or stopped making sense
 
 The builder is another process: what is raised there arrives in the server as ``BuildFailed`` with the class's

@@ -23,7 +23,7 @@ from typing import Any, Literal
 from server.build.errors import JailIncomplete
 from server.build.limits import BuildLimits
 from server.build.request import BuildRequest
-from server.build.source import ImportSource
+from server.build.source import ImportSource, Source
 from server.build.visible import (
     devices,
     installed,
@@ -122,6 +122,10 @@ class BuildJail:
         jail = self.found()
         return {"mode": self._policy.mode, **({} if jail is None else jail.to_json())}
 
+    def check(self, source: Source) -> None:
+        """Errors: JailIncomplete where this machine builds no version from such a source."""
+        self._check(self.found(), source)
+
     @contextmanager
     def around(self, request: BuildRequest, command: Sequence[str]) -> Iterator[Confined]:
         """Give how to build a version. All of its processes must have ended when the block is left.
@@ -129,7 +133,7 @@ class BuildJail:
         Errors: JailIncomplete where a whole jail is needed and this machine has none.
         """
         jail = self.found()
-        self._check(jail, request)
+        self._check(jail, request.source)
         if jail is None:
             yield Confined(command=tuple(command), environment=self._environment)
             return
@@ -156,12 +160,12 @@ class BuildJail:
                 jail.account.take_back(*left)
             make_plain(*left)
 
-    def _check(self, jail: Jail | None, request: BuildRequest) -> None:
+    def _check(self, jail: Jail | None, source: Source) -> None:
         broken = {"all of it": "it is turned off"} if jail is None else dict(jail.broken)
         if not broken:
             return
         told = ", ".join(f"{name}: {why}" for name, why in broken.items())
-        if request.source.is_callers_code and not self._policy.allows_unjailed_source:
+        if source.is_callers_code and not self._policy.allows_unjailed_source:
             raise JailIncomplete(
                 f"source text is only run in a whole jail, and this server's lacks something ({told}): upload a "
                 "SavedModel archive instead; an operator who trusts all who may register can set allow_unjailed_source"

@@ -25,6 +25,7 @@ from server.build.errors import BuildFailed, BuildTimeout
 from server.build.jailing import BuildJail, Confined
 from server.build.limits import BuildLimits
 from server.build.request import BuildRequest, Failed, Progress
+from server.build.source import Source
 from server.build.worker_process import started
 
 __all__ = ["WORKER_COMMAND", "Builder", "builder_environment"]
@@ -87,6 +88,11 @@ class Builder:
         self._limits = limits
         if self._jail is not None:
             self._jail.change(limits)
+
+    async def check(self, source: Source) -> None:
+        """Say before anything is kept whether a version can be built from such a source. Errors: JailIncomplete."""
+        if self._jail is not None:
+            await asyncio.to_thread(self._jail.check, source)
 
     async def build(self, request: BuildRequest, on_progress: Callable[[Progress], None]) -> None:
         """Build one version; return when its artifact is complete in ``request.output_dir``.

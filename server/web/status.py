@@ -90,7 +90,7 @@ STATUS: dict[type[RowwiseError], int] = {
     build.BuildFailed: 400,
     build.BuildMemoryExceeded: 400,
     build.BuildTimeout: 400,
-    build.JailIncomplete: 503,
+    build.JailIncomplete: 501,
     build.NotASavedModel: 400,
     build.NotAnArchive: 400,
     build.SourceRefused: 400,

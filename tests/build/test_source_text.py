@@ -32,7 +32,7 @@ from server.build import (
     TextSource,
     builder_environment,
 )
-from server.build.source import source_from_json
+from server.build.source import ArchiveSource, source_from_json
 from server.build.source_text import function_of_text, read_weights, written
 from server.build.supervisor import WORKER_COMMAND
 from server.jail import Jail, Means
@@ -256,6 +256,9 @@ def test_source_is_not_run_where_the_jail_is_not_whole_unless_the_operator_says_
         jail = BuildJail(policy, scratch=tmp_path, environment=ENVIRONMENT, without=without)
         with pytest.raises(JailIncomplete, match="allow_unjailed_source"):
             asyncio.run(Builder(jail=jail).build(asked, ignore))
+        with pytest.raises(JailIncomplete, match="upload a SavedModel archive instead"):
+            asyncio.run(Builder(jail=jail).check(asked.source))
+        asyncio.run(Builder(jail=jail).check(ArchiveSource(tmp_path, "m.zip")))
     jail = BuildJail(
         JailPolicy(mode="off", allows_unjailed_source=True), scratch=tmp_path, environment=builder_environment()
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from server.artifact import Manifest
 from server.build import BuildRequest, ImportSource, Progress
+from server.build.source import Source
 
 __all__ = ["ScriptedBuilder"]
 
@@ -30,6 +31,12 @@ class ScriptedBuilder:
     def gate(self, version: int) -> asyncio.Event:
         """Hold the build of ``version`` back until the event is set."""
         return self._gates.setdefault(version, asyncio.Event())
+
+    async def check(self, source: Source) -> None:
+        """Take whatever the import target doesn't name an error for, with ``check:`` before it."""
+        assert isinstance(source, ImportSource)
+        if f"check:{source.target}" in self._errors:
+            raise self._errors[f"check:{source.target}"]
 
     async def build(self, request: BuildRequest, on_progress: Callable[[Progress], None]) -> None:
         assert isinstance(request.source, ImportSource)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from server.batching import ModelUnloaded, TooManyRows
-from server.build import ImportSource
+from server.build import ImportSource, JailIncomplete
 from server.engine import EngineError
 from server.protocol import Rows
 from server.spec import ModelSpec
@@ -45,6 +45,16 @@ def test_registered_model_is_built_loaded_and_answers(server: Server) -> None:
         assert await asyncio.gather(*(world.predict(float(x)) for x in range(50))) == [2.0 * x for x in range(50)]
         assert json.loads(world.catalog.certificate("model")) == {"factor": 2}
         assert json.loads(world.catalog.costs("model", 1)) == {"costs": 2}
+
+    assert server.run(scenario).builds == [("model", "available")]
+
+
+def test_what_this_machine_does_not_build_makes_no_version(server: Server) -> None:
+    async def scenario(world: World) -> None:
+        with pytest.raises(JailIncomplete):
+            await world.register("m:unjailed")
+        assert world.catalog.models() == []
+        assert (await world.register("m:times1")).version == 1
 
     assert server.run(scenario).builds == [("model", "available")]
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from server.build import JailIncomplete
 from server.build.source import TextSource
 from server.errors import RowwiseError
 from server.spec import ModelSpec
@@ -43,6 +44,16 @@ def test_source_text_is_refused_until_the_operator_allows_it(service: Service) -
     assert form.status_code == 403
     assert service.catalog.registered == []
     assert list(service.upload_dir.iterdir()) == []
+
+
+def test_where_the_jail_is_not_whole_the_request_is_refused_and_nothing_is_kept(allowing: Service) -> None:
+    allowing.catalog.register_error = JailIncomplete("source text is only run in a whole jail")
+    form = {"source": (None, TEXT), "weights": ("w.npz", npz())}
+    answers = [put(allowing, source=TEXT), allowing.request("PUT", "/v1/models/sum", files=form)]
+    for answer in answers:
+        assert (answer.status_code, "whole jail" in answer.json()["error"]) == (501, True)
+        assert "retry-after" not in answer.headers, "asking again does not help"
+    assert list(allowing.upload_dir.iterdir()) == []
 
 
 def test_a_text_is_registered_with_its_specification(allowing: Service) -> None:
