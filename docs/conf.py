@@ -15,10 +15,13 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
 
 project = "Rowwise"
 release = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+autodoc_typehints = "signature"
+autodoc_member_order = "groupwise"
 exclude_patterns = ["_build", "measured"]
 html_theme = "furo"
 html_title = "Rowwise"
@@ -101,8 +104,20 @@ class MetricsTable(SphinxDirective):
         return node.children
 
 
+def as_fields(_app: Sphinx, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+    """Let the parts of a docstring (``Shapes:``, ``Errors:``) be fields, with what is indented below them."""
+    fields: list[str] = []
+    for line in lines:
+        part = re.match(r"(Shapes|Units|Errors|Source): ", line)
+        if part and fields and fields[-1] and not fields[-1].startswith((":", " ")):
+            fields.append("")
+        fields.append(f":{part[1]}: {line[part.end() :]}" if part else line)
+    lines[:] = fields
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directives."""
     app.add_directive("settings-table", SettingsTable)
     app.add_directive("metrics-table", MetricsTable)
+    app.connect("autodoc-process-docstring", as_fields)
     return {"parallel_read_safe": True}

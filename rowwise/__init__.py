@@ -1,4 +1,4 @@
-"""Write the model for one example; serve it by the batch: the client's side.
+"""Write the model for one example; serve it by the batch: the client's side::
 
     import rowwise
 

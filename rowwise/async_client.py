@@ -23,7 +23,7 @@ __all__ = ["AsyncClient"]
 
 
 class AsyncClient:
-    """What ``Client`` is, with methods to await: the same names, arguments, results and errors.
+    """What ``Client`` is, with methods to await: the same names, arguments, results and errors::
 
         async with AsyncClient("http://127.0.0.1:8000") as client:
             results = await asyncio.gather(*(client.predict("digits", x=each) for each in pixels))

@@ -16,14 +16,16 @@ _SPEC = "__rowwise_spec__"
 
 
 def example_model(*, inputs: Mapping[str, Any], **spec: Any) -> Callable[[_Function], _Function]:
-    """Declare the inputs and registration options of a per-example function; the function itself is unchanged.
+    """Declare the inputs and registration options of a per-example function; the function itself is unchanged::
 
         @rowwise.example_model(inputs={"x": {"dtype": "float32", "shape": [64]}}, max_batch=128)
         def predict(x):
             return tf.nn.softmax(x @ weights)
 
     ``inputs`` are as for ``Client.register``, which needs none for such a function; so do ``rowwise register``
-    and ``rowwise vectorize``. Errors: WrongInputs if ``inputs`` is malformed.
+    and ``rowwise vectorize``.
+
+    Errors: WrongInputs if ``inputs`` is malformed.
     """
     normalized(inputs)
 

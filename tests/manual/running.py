@@ -20,6 +20,7 @@ __all__ = ["RUN_BESIDE_A_SERVER", "RUN_IN_PROCESS", "Reader"]
 #: Pages whose Python needs no server, or one whose models are scripted.
 RUN_IN_PROCESS = (
     "docs/client.md",
+    "docs/converters.md",
     "docs/exporting.md",
     "docs/per_example_models.md",
     "docs/tf_data.md",
@@ -27,6 +28,7 @@ RUN_IN_PROCESS = (
 #: Pages whose commands are typed, and whose Python is run, beside a server.
 RUN_BESIDE_A_SERVER = (
     "README.md",
+    "docs/batching.md",
     "docs/derivatives.md",
     "docs/grpc.md",
     "docs/http_api.md",

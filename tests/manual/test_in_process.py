@@ -70,6 +70,7 @@ def _per_example() -> dict[str, Any]:
 
 _GIVEN: dict[str, Callable[[], dict[str, Any]]] = {
     "docs/client.md": _nothing,
+    "docs/converters.md": _nothing,
     "docs/exporting.md": _exporting,
     "docs/per_example_models.md": _per_example,
     "docs/tf_data.md": _pipeline,
