@@ -7,7 +7,7 @@ import re
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from docutils import nodes
 from docutils.statemachine import StringList
@@ -34,7 +34,9 @@ suppress_warnings = ["misc.highlighting_failure"]
 
 
 def settings() -> list[tuple[str, str, str]]:
-    """Return (name, default, meaning) of each field: the meaning is the ``#:`` comment above it."""
+    """Return (name, what is known of its values, meaning) of each field: the meaning is the ``#:`` comment above it."""
+    from server.settings import CHANGEABLE, Settings
+
     path = ROOT / "server" / "settings.py"
     lines = path.read_text().splitlines()
     tree = ast.parse("\n".join(lines))
@@ -43,7 +45,8 @@ def settings() -> list[tuple[str, str, str]]:
     for node in body:
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name) or node.value is None:
             continue
-        if node.target.id.startswith("_"):
+        name = node.target.id
+        if name.startswith("_"):
             continue
         comment: list[str] = []
         for line in reversed(lines[: node.lineno - 1]):
@@ -51,10 +54,25 @@ def settings() -> list[tuple[str, str, str]]:
                 break
             comment.insert(0, line.strip().removeprefix("#:").strip())
         if not comment:
-            raise ValueError(f"{path}: {node.target.id} has no '#:' comment that says what it means")
-        default = ast.unparse(node.value).replace(" * _MIB", " MiB")
-        found.append((node.target.id, re.sub(r"^Path\((.*)\)$", r"\1", default), " ".join(comment)))
+            raise ValueError(f"{path}: {name} has no '#:' comment that says what it means")
+        default = re.sub(r"^Path\((.*)\)$", r"\1", ast.unparse(node.value).replace(" * _MIB", " MiB"))
+        values = [f"`ROWWISE_{name.upper()}`", f"default `{default}`", *bounds(Settings.model_fields[name])]
+        values += ["changes on SIGHUP"] if name in CHANGEABLE else []
+        found.append((name, ", ".join(values), " ".join(comment)))
     return found
+
+
+def bounds(field: Any) -> list[str]:
+    """Return the values that a setting may have, where they are bounded."""
+    limits = {"ge": "at least {}", "gt": "more than {}", "le": "at most {}"}
+    said = [
+        text.format(f"`{getattr(bound, name):,}`")
+        for bound in field.metadata
+        for name, text in limits.items()
+        if getattr(bound, name, None) is not None
+    ]
+    options = [str(option) for option in get_args(field.annotation) if isinstance(option, str)]
+    return said + ([f"one of `{'`, `'.join(options)}`"] if get_origin(field.annotation) is Literal else [])
 
 
 class SettingsTable(SphinxDirective):
@@ -64,8 +82,8 @@ class SettingsTable(SphinxDirective):
         """Return the table as nodes."""
         self.env.note_dependency(str(ROOT / "server" / "settings.py"))
         text = StringList()
-        for name, default, meaning in settings():
-            text.append(f"`{name}` (`ROWWISE_{name.upper()}`, default `{default}`)", "settings")
+        for name, values, meaning in settings():
+            text.append(f"`{name}` ({values})", "settings")
             text.append(f": {meaning}", "settings")
             text.append("", "settings")
         node = nodes.Element()
