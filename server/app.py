@@ -33,7 +33,7 @@ from server.leaving import end_at_latest
 from server.logs import change_level, log_to_stderr
 from server.memory import bound_arenas
 from server.metrics import Metrics
-from server.model_store import open_store, quotas_of
+from server.model_store import executables_dir, open_store, quotas_of
 from server.reloading import Reloading, keep_looking
 from server.rights import Rates
 from server.serving_versions import Announce, nobody_to_tell
@@ -68,7 +68,7 @@ def serve(settings: Settings) -> int:
         listener = listen(settings.host, settings.port)
         with listener, open_store(settings) as store:
             keep_pools_apart()
-            keep_executables(settings.store / "xla-cache")
+            keep_executables(executables_dir(settings, store))
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 return runner.run(_serve(settings, store, listener))
     except (RowwiseError, ValueError) as error:

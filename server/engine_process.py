@@ -17,7 +17,7 @@ from server.link.engine_end import EngineEnd
 from server.logs import log_to_stderr
 from server.memory import bound_arenas
 from server.metrics import Metrics
-from server.model_store import open_store
+from server.model_store import executables_dir, open_store
 from server.reloading import Reloading, keep_looking
 from server.request_counts import RequestCounts
 from server.rights import Rates
@@ -46,7 +46,7 @@ def run_engine(orders: Orders) -> int:
     try:
         with open_store(settings) as store:
             keep_pools_apart()
-            keep_executables(settings.store / "xla-cache")
+            keep_executables(executables_dir(settings, store))
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 return runner.run(_serve(orders, store))
     except (RowwiseError, ValueError) as error:

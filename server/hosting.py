@@ -116,6 +116,11 @@ class Host:
             on_compared=self._on_compared,
         )
 
+    @property
+    def n_rows(self) -> int:
+        """Rows of all models that were admitted and are not answered."""
+        return self.batcher.n_rows
+
     def waiting_rows(self) -> Iterator[tuple[str, int, str, int]]:
         """Yield model, version, entry point and how many of its rows wait, for each version that is loaded."""
         for hosted in self._hosted:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol, Self
 
 from server.settings import Settings
-from server.store import ModelStore, Quotas, Store
+from server.store import FollowedStore, ModelStore, Quotas, Store
 
-__all__ = ["OpenStore", "open_store", "quotas_of"]
+__all__ = ["OpenStore", "executables_dir", "open_store", "quotas_of"]
 
 
 class OpenStore(ModelStore, AbstractContextManager["OpenStore"], Protocol):
@@ -21,6 +22,12 @@ class OpenStore(ModelStore, AbstractContextManager["OpenStore"], Protocol):
 def open_store(settings: Settings) -> OpenStore:
     """Open it. Errors: those of ``Store.open``; ValueError for a bucket that can't be used here."""
     quotas = quotas_of(settings)
+    if settings.follow_store:
+        if settings.bucket is not None:
+            raise ValueError(
+                "follow_store is for a store in a directory: one in a bucket is followed by all who have it"
+            )
+        return FollowedStore(settings.store, quotas=quotas)
     if settings.bucket is None:
         return Store.open(settings.store, quotas=quotas, verify=settings.verify_store)
     try:
@@ -33,6 +40,11 @@ def open_store(settings: Settings) -> OpenStore:
 
     bucket = open_bucket(settings.bucket)
     return SharedStore.open(bucket, settings.store, quotas=quotas, verify=settings.verify_store)
+
+
+def executables_dir(settings: Settings, store: ModelStore) -> Path:
+    """Return where XLA may keep what it compiles: beside the models, unless these are another server's."""
+    return (store.upload_dir() if settings.follow_store else settings.store) / "xla-cache"
 
 
 def quotas_of(settings: Settings) -> Quotas:

@@ -85,7 +85,11 @@ class Settings(BaseSettings):
     #: Bucket that several servers share as their store, s3://BUCKET/PREFIX; ``store`` is then a directory of this
     #: server's own. `--store s3://...` says the same. Endpoint, region and credentials are the usual AWS_... variables.
     bucket: Annotated[str, Field(pattern=r"^s3://[^/]+")] | None = None
-    #: Seconds between looks at a bucket for what other servers have changed. Each costs a few requests.
+    #: True: ``store`` is another server's directory, which is read where it lies and never changed: what is activated
+    #: and labelled there is served here. Any number of servers may follow one. Changes are refused here (503).
+    follow_store: bool = False
+    #: Seconds between looks at a bucket, or at a directory that is followed, for what other servers have changed. Each
+    #: look at a bucket costs a few requests.
     follow_s: Annotated[float, Field(gt=0)] = 5.0
     #: True: every file of every artifact is read at start, and a version that is not what was built is not served. It
     #: takes a second for a gigabyte; without it files must be there with their sizes.

@@ -19,19 +19,21 @@ OURS = {"benchmarks", "loadtests", "models", "rowwise", "scripts", "server", "te
 EXTRAS = {
     "rowwise": (),
     "vectorizer": (),
-    # Imported only where a setting asks for traces, or for a bucket; what is missing then is said.
-    "server": ("s3", "tracing"),
+    # Imported only where a setting asks for traces or for a bucket, or where replicas are built for Ray Serve; what is
+    # missing then is said.
+    "server": ("ray", "s3", "tracing"),
     "models": ("models",),
-    "loadtests": ("models", "loadtest", "race"),
+    "loadtests": ("models", "loadtest", "race", "ray"),
     "benchmarks": ("models", "loadtest", "dev", "bench"),
 }
-#: Where what a module is of can't be looked up, as only `make bench` or `make race` installs it.
+#: Where what a module is of can't be looked up, as only `make bench`, `make race` or `make test-ray` installs it.
 ONLY_TO_COMPARE = {
     "dynet": ["dynet38"],
     "dynet_config": ["dynet38"],
     "jax": ["jax"],
     "litserve": ["litserve"],
     "mosec": ["mosec"],
+    "ray": ["ray"],
 }
 #: Named in strings, or used by a framework that needs them for what we ask of it.
 USED_BY_NAME = {

@@ -111,6 +111,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "server.tls",
     },
     "server.tls": {"server.settings"},
+    # Ray is imported by what builds its application alone, when it does.
+    "server.replica": {"pydantic", "ray", "starlette", "server"},
     "server.supervise.child": {"server.engine_process", "server.http_worker", "server.supervise"},
     "server.web.tracing": {"opentelemetry", "server"},
     "server.web.http2": {"hpack", "server.web.http2"},
@@ -144,6 +146,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "orjson",
         "prometheus_client",
         "pydantic",
+        "ray",
         "rich",
         "rowwise",
         "server",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from rowwise import __version__
+from rowwise.cli.capacity import capacity
 from rowwise.cli.certificate import certificate
 from rowwise.cli.export import export
 from rowwise.cli.models import models
@@ -57,6 +58,7 @@ app.command()(register)
 app.command()(models)
 app.command()(predict)
 app.command()(certificate)
+app.command()(capacity)
 app.command()(vectorize)
 app.command()(shadow)
 app.add_typer(store)

@@ -167,9 +167,22 @@ def serve(
             metavar="URL",
         ),
     ] = None,
+    follow_store: Annotated[
+        bool | None,
+        _option(
+            "--follow-store/--own-store",
+            "Whether --store is another server's directory, which is served and never changed (no).",
+            panel=_STORE,
+        ),
+    ] = None,
     follow_s: Annotated[
         float | None,
-        _option("--follow-s", "Time between looks at a bucket (5).", panel=_STORE, metavar="SECONDS"),
+        _option(
+            "--follow-s",
+            "Time between looks at a bucket, or a store that is followed (5).",
+            panel=_STORE,
+            metavar="SECONDS",
+        ),
     ] = None,
     verify_store: Annotated[
         bool | None,

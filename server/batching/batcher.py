@@ -87,6 +87,11 @@ class Batcher:
         return len(self._running)
 
     @property
+    def n_rows(self) -> int:
+        """Rows that were admitted and are not answered: they wait, or are in a batch that runs."""
+        return self._backlog.n_rows + self._running.n_rows
+
+    @property
     def backlog_s(self) -> float:
         """Seconds in which the waiting rows could be executed at the best measured throughput."""
         return self._backlog.work_s / self._n_executors()

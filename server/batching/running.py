@@ -30,6 +30,11 @@ class Running:
     def __contains__(self, batch: Batch) -> bool:
         return batch.id in self._batches
 
+    @property
+    def n_rows(self) -> int:
+        """Rows of callers in them."""
+        return sum(batch.n_rows for batch in self._batches.values())
+
     def add(self, batch: Batch) -> None:
         """Note a batch that is about to start."""
         self._batches[batch.id] = batch

@@ -22,6 +22,7 @@ from server.store.errors import (
     VersionNotFound,
     VersionNotLoaded,
 )
+from server.store.followed import FollowedStore
 from server.store.interface import ModelStore
 from server.store.looking import StoreView, VersionCheck
 from server.store.quotas import Quotas
@@ -34,6 +35,7 @@ __all__ = [
     "Conflict",
     "Disk",
     "FaultHook",
+    "FollowedStore",
     "ImportRefused",
     "InvalidLabel",
     "InvalidName",

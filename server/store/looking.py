@@ -60,6 +60,13 @@ class StoreView(StoreIndex):
         super().__init__(recovered.models)
         self.damage = tuple(recovered.damage)
 
+    def look_again(self) -> set[str]:
+        """Read the store as it is now, and return the models that have changed. Errors: as when it was made."""
+        now = StoreView(self._layout.root)
+        before, self._models = self._models, now._models
+        self.damage = now.damage
+        return {name for name in before.keys() | self._models.keys() if before.get(name) != self._models.get(name)}
+
     def artifact_dir(self, name: str, version: int) -> Path:
         """Return the compiled model. Errors: ModelNotFound; VersionNotFound; Conflict if it isn't built."""
         self.contents(name, version)

@@ -31,7 +31,7 @@ from server.web.reply_bytes import GoodHeads
 from server.web.request_headers import PredictHeaders, RequestIds
 from server.web.status import CLIENT_GONE, Reply, error_reply, options_reply, stopped_reply
 
-__all__ = ["GRANT", "IS_PREDICTION", "REQUEST_ID", "App", "Front", "PreparedApp", "Probes", "Scope"]
+__all__ = ["GRANT", "IS_PREDICTION", "REQUEST_ID", "App", "Front", "PreparedApp", "Probes", "Scope", "send_reply"]
 
 Scope = dict[str, Any]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -161,7 +161,7 @@ class Front:
         if method == "OPTIONS" and (path == "*" or verb_path is not None):
             reply = options_reply(_METHODS if verb_path is None else ("POST",))
         if reply is not None:
-            await _send_reply(send, reply, request_id)
+            await send_reply(send, reply, request_id)
             status = reply.status
         elif verb_path is None or not (self._is_here is None or self._is_here(verb_path)):
             # What answers GET answers HEAD: the server leaves out the body.
@@ -272,7 +272,7 @@ class Front:
             if answered is None:
                 return CLIENT_GONE
             reply = answered
-        await _send_reply(send, reply, request_id)
+        await send_reply(send, reply, request_id)
         return reply.status
 
     async def _await_reply(
@@ -346,7 +346,7 @@ class Front:
 
         if b"%2f" in scope.get("raw_path", b"").lower():
             reply = error_reply(_slash_in_name(scope["path"]))
-            await _send_reply(send, reply, request_id)
+            await send_reply(send, reply, request_id)
             return reply.status
         path = canonical_path(scope["path"])
         scope = {**scope, "path": path, "raw_path": path.encode(), REQUEST_ID: request_id}
@@ -360,7 +360,8 @@ class Front:
         return status
 
 
-async def _send_reply(send: Send, reply: Reply, request_id: str) -> None:
+async def send_reply(send: Send, reply: Reply, request_id: str) -> None:
+    """Send a whole answer over ASGI."""
     headers = [
         *reply.headers,
         (b"content-length", b"%d" % len(reply.body)),

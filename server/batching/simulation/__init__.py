@@ -7,6 +7,7 @@ as long to simulate as its decisions take to make.
 from __future__ import annotations
 
 from server.batching.simulation.arrivals import Arrivals, ClosedLoop, Rng, Trace, bursts, diurnal, poisson
+from server.batching.simulation.capacity import QueueWaiting, ReplicaPlan, most_rate, plan_replicas, waiting_at
 from server.batching.simulation.optimum import optimal_waiting_s
 from server.batching.simulation.policies import (
     Choice,
@@ -28,17 +29,22 @@ __all__ = [
     "Outcome",
     "Policy",
     "Queue",
+    "QueueWaiting",
+    "ReplicaPlan",
     "Rng",
     "Trace",
     "batch_down",
     "bursts",
     "diurnal",
     "minimize_cost_per_row",
+    "most_rate",
     "optimal_waiting_s",
     "pad_up",
+    "plan_replicas",
     "planned",
     "poisson",
     "simulate",
     "singles",
+    "waiting_at",
     "window",
 ]

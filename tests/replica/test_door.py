@@ -1,0 +1,120 @@
+"""The door: ours is answered at once where it is here, and what Ray says of a lost replica is said as all else is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from server.replica.door import Door, doors
+from server.replica.present import present
+
+
+class Embedded:
+    """Answers 200 and notes what it was asked."""
+
+    def __init__(self, *, is_here: bool = True) -> None:
+        self.is_here = is_here
+        self.asked: list[str] = []
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        self.asked.append(scope["path"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ours"})
+
+
+class Rays:
+    """Answers as it was told."""
+
+    def __init__(self, status: int = 200, content_type: bytes = b"text/plain", body: bytes = b"Ray's") -> None:
+        self.answer = (status, content_type, body)
+        self.asked: list[str] = []
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        self.asked.append(scope.get("path", scope["type"]))
+        status, content_type, body = self.answer
+        headers = [(b"content-type", content_type)]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body[:2], "more_body": True})
+        await send({"type": "http.response.body", "body": body[2:]})
+
+
+@pytest.fixture
+def embedded() -> Iterator[Embedded]:
+    present.server = Embedded()  # type: ignore[assignment]
+    yield present.server  # type: ignore[misc]
+    present.server = None
+
+
+def ask(app: Any, path: str, *, kind: str = "http", request_id: bytes = b"") -> tuple[int, dict[bytes, bytes], bytes]:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    headers = [(b"x-request-id", request_id)] if request_id else []
+    asyncio.run(app({"type": kind, "path": path, "headers": headers}, receive, send))
+    assert [message["type"] for message in sent[:1]] == ["http.response.start"]
+    return sent[0]["status"], dict(sent[0]["headers"]), b"".join(message["body"] for message in sent[1:])
+
+
+def test_a_replica_answers_its_own_requests_without_ray(embedded: Embedded) -> None:
+    rays = Rays()
+    assert ask(Door(rays), "/v1/models/m:predict") == (200, {}, b"ours")
+    assert (embedded.asked, rays.asked) == (["/v1/models/m:predict"], [])
+
+
+@pytest.mark.parametrize("path", ["/-/healthz", "/-/routes"])
+def test_what_is_rays_own_goes_to_ray(embedded: Embedded, path: str) -> None:
+    rays = Rays()
+    assert ask(Door(rays), path)[2] == b"Ray's"
+    assert (embedded.asked, rays.asked) == ([], [path])
+
+
+def test_a_server_on_another_event_loop_is_reached_by_ray(embedded: Embedded) -> None:
+    embedded.is_here = False
+    assert ask(Door(Rays()), "/v2/health/ready")[2] == b"Ray's"
+    assert embedded.asked == []
+
+
+def test_a_lifespan_is_not_looked_at(embedded: Embedded) -> None:
+    rays = Rays()
+    asyncio.run(Door(rays)({"type": "lifespan"}, None, _ignored))  # type: ignore[arg-type]
+    assert (embedded.asked, rays.asked) == ([], ["lifespan"])
+
+
+async def _ignored(message: dict[str, Any]) -> None:
+    pass
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_lost_replica_is_503_with_retry_after_in_json_and_the_callers_id(status: int) -> None:
+    said, headers, body = ask(Door(Rays(status)), "/v1/models/m:predict", request_id=b"mine")
+    assert (said, headers[b"retry-after"], headers[b"x-request-id"]) == (503, b"1", b"mine")
+    assert headers[b"content-type"] == b"application/json"
+    assert "replica" in json.loads(body)["error"]
+    assert int(headers[b"content-length"]) == len(body)
+
+
+def test_our_own_errors_are_left_as_they_are() -> None:
+    body = b'{"error":"a fault of ours"}'
+    said, _, got = ask(Door(Rays(500, b"application/json", body)), "/v1/models/m:predict")
+    assert (said, got) == (500, body)
+
+
+def test_other_answers_of_rays_are_left_as_they_are() -> None:
+    assert ask(Door(Rays(404)), "/elsewhere")[::2] == (404, b"Ray's")
+
+
+def test_ray_is_given_middlewares_of_starlettes_kind() -> None:
+    from starlette.middleware import Middleware
+
+    (middleware,) = doors()
+    assert isinstance(middleware, Middleware)
+    assert middleware.cls is Door
