@@ -12,13 +12,20 @@ BENCH_STAMP := $(VENV)/set-up-bench-$(shell cat pyproject.toml requirements/benc
 # So are the servers that `make race` runs against.
 RACE_STAMP := $(VENV)/set-up-race-$(shell cat pyproject.toml requirements/race.lock | cksum | tr ' ' '-')
 
+# Ray has some hundred packages of its own: an environment beside this one, with the same packages and those.
+RAY_VENV := $(VENV)-ray
+RAY_STAMP := $(RAY_VENV)/set-up-$(shell cat pyproject.toml requirements/dev.lock requirements/ray.lock | cksum | tr ' ' '-')
+# Schemas of Kubernetes and KServe are read, and never imported beside what serves.
+SCHEMAS := .cache/kubernetes
+SCHEMAS_STAMP := $(SCHEMAS)/set-up-$(shell cksum < requirements/kubernetes.lock | tr ' ' '-')
+
 IMPORTED_BY_ALL := tensorflow keras numpy
 
 # Further arguments, for example: make test ARGS="-k planner"
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long recipes fuzz fuzz-codecs schemathesis soak chaos attack serve load race bench bench-gpu check lint types rules docs op-page protos \
+.PHONY: help setup demo test test-long test-ray ray-race kubernetes recipes fuzz fuzz-codecs schemathesis soak chaos attack serve load race bench bench-gpu check lint types rules docs op-page protos \
         invariant dockerfile compose docker-steps format lock clean
 
 help: ## Show the targets
@@ -82,6 +89,28 @@ $(RACE_STAMP): $(STAMP)
 		|| echo "mosec and LitServe could not be installed: they are left out."
 	@rm -f $(VENV)/set-up-race-* && touch $@
 
+test-ray: $(RAY_STAMP) ## Replicas on a local Ray cluster: answers, versions, kills and scaling, under load
+	@PYTHONPATH=$(CURDIR) $(RAY_VENV)/bin/python -m pytest tests/ray $(ARGS)
+
+ray-race: $(RAY_STAMP) ## Against a hand-made @serve.batch on the same Ray cluster (ARGS="--own-proxy" without HAProxy)
+	@PYTHONPATH=$(CURDIR) $(RAY_VENV)/bin/python -m loadtests.ray_race $(ARGS)
+
+$(RAY_STAMP):
+	@echo "Setting up $(RAY_VENV): a minute or two, once."
+	@$(PYTHON) -m venv $(RAY_VENV)
+	@scripts/install-packages.sh $(RAY_VENV)/bin/python requirements/dev.lock
+	@scripts/install-packages.sh $(RAY_VENV)/bin/python requirements/ray.lock
+	@cd $(RAY_VENV)/lib/python3.11/site-packages && ../../../bin/python -m compileall -q -j 0 ray $(IMPORTED_BY_ALL) || true
+	@rm -f $(RAY_VENV)/set-up-* && touch $@
+
+kubernetes: setup $(SCHEMAS_STAMP) ## The Kubernetes manifests against the schemas of Kubernetes and KServe
+	@$(BIN)/python -m pytest --quiet tests/deploy/test_kubernetes.py $(ARGS)
+
+$(SCHEMAS_STAMP): $(STAMP)
+	@rm -rf $(SCHEMAS)
+	@scripts/install-packages.sh $(BIN)/python requirements/kubernetes.lock --no-deps --target $(SCHEMAS)
+	@touch $@
+
 bench: $(BENCH_STAMP) ## Measure the vectorizer against what else there is, and the batching core
 	@$(BIN)/python -m benchmarks $(ARGS)
 
@@ -94,7 +123,7 @@ $(BENCH_STAMP): $(STAMP)
 bench-gpu: setup ## The same on the GPUs that TensorFlow lists; says so if there are none
 	@$(BIN)/python -m benchmarks --device gpu $(ARGS)
 
-check: lint types rules docs dockerfile compose ## All that is checked besides tests
+check: lint types rules docs dockerfile compose kubernetes ## All that is checked besides tests
 
 lint: setup ## ruff: rules and format
 	@$(BIN)/ruff check .
@@ -136,4 +165,4 @@ lock: setup ## Resolve pyproject.toml's ranges into requirements/*.lock again (A
 	@scripts/lock.sh $(ARGS)
 
 clean: ## Remove .venv and everything that was built or measured
-	rm -rf $(VENV) build dist docs/_build reports .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RAY_VENV) build dist docs/_build reports .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis

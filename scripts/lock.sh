@@ -27,6 +27,7 @@ lock bench pyproject.toml --extra bench --constraint requirements/dev.lock "$@"
 lock race pyproject.toml --extra race --constraint requirements/dev.lock "$@"
 lock ray pyproject.toml --extra ray --constraint requirements/dev.lock "$@"
 lock recipes requirements/recipes.in --no-deps
+lock kubernetes requirements/kubernetes.in --no-deps
 
 if grep -nE '://|--(extra-)?index-url|--find-links' requirements/*.lock; then
   echo "error: a lock names where packages came from" >&2

@@ -18,6 +18,9 @@ class OpenStore(ModelStore, AbstractContextManager["OpenStore"], Protocol):
     def __enter__(self) -> Self:
         """Give it."""
 
+    def close(self) -> None:
+        """Let others have it."""
+
 
 def open_store(settings: Settings) -> OpenStore:
     """Open it. Errors: those of ``Store.open``; ValueError for a bucket that can't be used here."""

@@ -26,6 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 # Ranges of packages that do not go together by what they ask for.
 RECIPES = ROOT / "requirements" / "recipes.in"
+# What only the manifests' schemas come in.
+KUBERNETES = ROOT / "requirements" / "kubernetes.in"
 
 
 def compose() -> dict[str, Any]:
@@ -121,7 +123,9 @@ def test_locks_keep_within_the_ranges_that_they_are_made_from() -> None:
         "loadtest": runtime + extras["models"] + extras["loadtest"],
         "bench": extras["bench"],
         "race": extras["race"],
+        "ray": extras["ray"],
         "recipes": [line for line in RECIPES.read_text().splitlines() if not line.startswith("#")],
+        "kubernetes": [line for line in KUBERNETES.read_text().splitlines() if not line.startswith("#")],
         "dev": runtime + [line for name in ("models", "loadtest", "docs", "dev") for line in extras[name]],
     }
     assert set(asked) == {path.stem for path in LOCKS}

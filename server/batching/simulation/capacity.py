@@ -208,9 +208,10 @@ def _poisson(mean: float, most: int | None = None) -> np.ndarray:
     """Return the probabilities of 0, 1, ... events; up to where they stop to matter, or to ``most``."""
     n = math.ceil(mean + 7 * math.sqrt(mean) + 7) if most is None else most
     if mean == 0:
-        return np.eye(1, n + 1)[0]
+        return np.array([1.0] + n * [0.0])
     logs = np.arange(n + 1) * math.log(mean) - mean - np.array([math.lgamma(k + 1) for k in range(n + 1)])
-    return np.exp(logs)
+    found: np.ndarray = np.exp(logs)
+    return found
 
 
 def _quantiles(mean: float) -> list[int]:
