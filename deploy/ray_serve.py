@@ -3,8 +3,8 @@
     python deploy/ray_serve.py --store s3://models/team --replicas 2
     python deploy/ray_serve.py --store /mnt/models --follow-store --max-replicas 8 --haproxy
 
-starts a cluster of this machine, or joins the one that RAY_ADDRESS names, and serves until SIGTERM or Ctrl-C. On a
-cluster that runs already, `serve deploy` with a file of the same arguments does the same: docs/ray_serve.md.
+starts a cluster of this machine, or joins the one that RAY_ADDRESS names, and serves until SIGTERM or Ctrl-C. A cluster
+that is joined must have been started in the same environment, which --environment prints: docs/ray_serve.md.
 """
 
 from __future__ import annotations
@@ -15,25 +15,11 @@ import signal
 import sys
 import threading
 
-#: Read by Ray Serve's processes when they start, so before the cluster does.
-DOOR = {
-    "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "server.replica:doors",
-    # Requests are answered on the replica's own event loop: a second one would only pass them on.
-    "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
-    "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
-    "RAY_SERVE_LOG_TO_STDERR": "0",
-}
-#: HAProxy in front, which asks replicas directly; a request that a lost replica had is asked of another one.
-HAPROXY = {
-    "RAY_SERVE_ENABLE_HA_PROXY": "1",
-    "RAY_SERVE_ENABLE_DIRECT_INGRESS": "1",
-    "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "5",
-}
-
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--store", required=True, help="s3://BUCKET/PREFIX, or a directory with --follow-store")
+    parser.add_argument("--environment", action="store_true", help="print what `ray start` needs to find, and end")
+    parser.add_argument("--store", help="s3://BUCKET/PREFIX, or a directory with --follow-store")
     parser.add_argument("--follow-store", action="store_true", help="the directory is another server's, and followed")
     parser.add_argument("--follow-s", type=float, default=5.0, help="seconds between looks at the store (5)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
@@ -49,15 +35,22 @@ def main() -> int:
     parser.add_argument("--haproxy", action="store_true", help="HAProxy in front, in place of Ray Serve's own proxy")
     parser.add_argument("--cluster-cpus", type=int, help="cores of a cluster that is started here (all)")
     options = parser.parse_args()
-    for name, value in {**DOOR, **(HAPROXY if options.haproxy else {})}.items():
+    from server.replica import build, ray_environment
+
+    if options.environment:
+        for name, value in ray_environment(haproxy=options.haproxy).items():
+            print(f"export {name}='{value}'")
+        return 0
+    if options.store is None:
+        parser.error("--store is missing")
+    # Ray Serve's processes read it when they start, so before the cluster does.
+    for name, value in ray_environment(haproxy=options.haproxy).items():
         os.environ.setdefault(name, value)
 
     import ray
     from ray import serve
 
-    from server.replica import build
-
-    own = {"host", "port", "haproxy", "cluster_cpus"}
+    own = {"cluster_cpus", "environment", "haproxy", "host", "port"}
     arguments = {name: value for name, value in vars(options).items() if name not in own and value is not None}
     is_joined = "RAY_ADDRESS" in os.environ
     started = {} if is_joined else {"num_cpus": options.cluster_cpus, "include_dashboard": False}

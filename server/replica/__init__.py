@@ -11,6 +11,7 @@ from server.replica.autoscaling import replicas_for, scale_by_rows
 from server.replica.door import Door, doors
 from server.replica.embedded import EmbeddedServer
 from server.replica.engine_replica import EngineReplica
+from server.replica.environment import ray_environment
 
 __all__ = [
     "Arguments",
@@ -19,6 +20,7 @@ __all__ = [
     "EngineReplica",
     "build",
     "doors",
+    "ray_environment",
     "replicas_for",
     "scale_by_rows",
 ]

@@ -1,0 +1,172 @@
+"""Replicas on a Ray cluster of this machine: answers, versions, kills and scaling, each under load.
+
+What they serve is another server's store, which they follow. `make test-ray` runs it, in an environment with Ray.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from loadtests.contenders import free_port
+from loadtests.driver import send_each_once
+from loadtests.faults import register
+from loadtests.ledger import Callers, End, Ledger
+from loadtests.processes import until
+from loadtests.ray_cluster import RayCluster, ray_application
+from loadtests.small_models import question
+from loadtests.workload import load, make
+from tests.e2e.server_process import ServerProcess
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: make test-ray"),
+    pytest.mark.timeout(900),
+]
+
+N_CALLERS = 8
+LEAST, MOST = 2, 4
+#: Patience with replicas that start: each loads TensorFlow, and the machine may have two cores.
+_START_S = 240.0
+
+
+@dataclass(frozen=True)
+class Served:
+    """Replicas, and the server whose store they follow."""
+
+    url: str
+    writer: ServerProcess
+    cluster: RayCluster
+    application: str = "rowwise"
+
+    def n_started(self) -> int:
+        return sum(self.cluster.replicas(self.application).values())
+
+    def activate(self, model: str, version: int) -> None:
+        answer = httpx.post(f"{self.writer.url}/v1/models/{model}/versions/{version}:activate", timeout=60)
+        assert answer.status_code == 200, answer.text
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with the digits, and with two versions of one small model; the second of them is active."""
+    store = tmp_path_factory.mktemp("ray") / "store"
+    with ServerProcess(store, "--import-package", "models", "--import-package", "loadtests") as running:
+        digits = {"import_path": "models.digits:predict", "buckets": [1, 8, 32]}
+        answer = httpx.put(f"{running.url}/v1/models/digits?wait=true", json=digits, timeout=_START_S)
+        assert answer.status_code in (200, 201), answer.text
+        for function in ("tripled", "negated"):
+            register(running.url, "vector", function)
+        yield running
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["own proxy", "HAProxy"])
+def served(
+    request: pytest.FixtureRequest, writer: ServerProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    directory = tmp_path_factory.mktemp("cluster")
+    command = ["deploy/ray_serve.py", "--store", str(writer.store), "--follow-store", "--follow-s", "0.5"]
+    command += ["--port", str(free_port()), "--min-replicas", str(LEAST), "--max-replicas", str(MOST)]
+    command += ["--target-rows", "20", "--upscale-delay-s", "1", "--downscale-delay-s", "3", "--grace-s", "10"]
+    command += ["--haproxy"] if request.param else []
+    with (
+        RayCluster(directory, n_cpus=MOST, haproxy=request.param) as cluster,
+        ray_application(cluster, directory, "rowwise", command, ready="/v2/health/ready") as url,
+    ):
+        yield Served(url, writer, cluster)
+
+
+def right_more(ledger: Ledger, n: int) -> Callable[[], bool]:
+    before = ledger.ends[End.RIGHT]
+    return lambda: ledger.ends[End.RIGHT] >= before + n
+
+
+def test_answers_are_those_of_the_function_alone(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = load(make("digits", tmp_path))
+    measured, bodies = send_each_once(served.url, workload, callers=16)
+    assert measured.failures == {}, measured.first_failure
+    assert len(bodies) == len(workload.bodies) == 1_797
+
+
+def test_the_whole_interface_is_there(served: Served) -> None:
+    with httpx.Client(base_url=served.url, timeout=60) as client:
+        assert client.get("/v2/health/live").json() == {"live": True}
+        assert client.get("/v2/models/digits").json()["inputs"][0]["name"] == "image"
+        assert client.get("/v1/models/digits").json()["model_version_status"][0]["state"] == "AVAILABLE"
+        zeros = {"inputs": [{"name": "image", "shape": [1, 64], "datatype": "FP32", "data": [0.0] * 64}]}
+        assert client.post("/v2/models/digits/infer", json=zeros).json()["outputs"][0]["shape"] == [1, 10]
+        assert "rowwise_batches_total" in client.get("/metrics").text
+        refused = client.post("/v1/models/vector/versions/1:activate")
+        assert refused.status_code == 403, "behind a proxy nobody is on this machine"
+        bad = client.post("/v1/models/digits:predict", json={"instances": [[1.0]]})
+        assert (bad.status_code, "image" in bad.json()["error"]) == (400, True)
+        assert client.post("/v1/models/nobody:predict", json={"instances": [1]}).status_code == 404
+
+
+def test_versions_are_switched_on_all_replicas_and_no_request_fails(served: Served) -> None:
+    ledger = Ledger()
+    for version, function in ((1, "tripled"), (2, "negated")):
+        with Callers(served.url, ledger, lambda n: question(n, "vector", "tripled", "negated"), n=N_CALLERS):
+            until(right_more(ledger, 50), "answers before the switch")
+            served.activate("vector", version)
+            until(partial(answers_alike, served.url, function, 20), f"{function} on all replicas")
+            until(right_more(ledger, 50), "answers after the switch")
+    assert ledger.difference() == 0
+    assert ledger.ends.keys() == {End.RIGHT}, ledger.unexplained
+
+
+def answers_alike(url: str, function: str, n: int) -> bool:
+    """Return whether so many requests, each on a connection of its own, are answered by one function."""
+    for number in range(n):
+        asked = question(number, "vector", function)
+        answer = httpx.post(url + asked.path, content=asked.body, timeout=60)
+        if answer.status_code != 200 or not asked.accepts(answer.content):
+            return False
+    return True
+
+
+def test_two_replicas_are_killed_and_only_what_they_were_doing_is_sent_away(served: Served) -> None:
+    until(lambda: served.n_started() >= LEAST, "two replicas", timeout_s=_START_S)
+    ledger = Ledger()
+    killed: list[int] = []
+    with Callers(served.url, ledger, lambda n: question(n, "vector", "tripled", "negated"), n=N_CALLERS):
+        for _ in range(2):
+            until(right_more(ledger, 100), "answers before a kill")
+            victim = next(pid for pid, has_started in served.cluster.replicas("rowwise").items() if has_started)
+            os.kill(victim, signal.SIGKILL)
+            killed.append(victim)
+            until(right_more(ledger, 100), "answers by who is left")
+            until(lambda: restarted(served, killed), "a replica in its place", timeout_s=_START_S)
+        until(right_more(ledger, 100), "answers at the end")
+    assert ledger.difference() == 0
+    assert ledger.ends.keys() <= {End.RIGHT, End.LATER}, (ledger.ends, ledger.unexplained)
+    # A caller waits for one answer at a time: more can't have been with the two that were killed.
+    assert ledger.ends[End.LATER] <= 2 * N_CALLERS, ledger.ends
+    print(f"two replicas killed: {dict(ledger.ends)}", file=sys.stderr)
+
+
+def restarted(served: Served, killed: list[int]) -> bool:
+    replicas = served.cluster.replicas("rowwise")
+    return not replicas.keys() & set(killed) and sum(replicas.values()) >= LEAST
+
+
+def test_replicas_come_with_the_rows_and_go_without_them(served: Served) -> None:
+    until(lambda: served.n_started() == LEAST, "as many as must be", timeout_s=_START_S)
+    ledger = Ledger()
+    with Callers(served.url, ledger, lambda n: question(n, "vector", "tripled", "negated"), n=64):
+        until(lambda: served.n_started() == MOST, "as many as may be", timeout_s=_START_S)
+        until(right_more(ledger, 500), "answers by all")
+    until(lambda: served.n_started() == LEAST, "as many as must be", timeout_s=_START_S)
+    # Whoever went had answered what it had.
+    assert ledger.difference() == 0
+    assert ledger.ends.keys() == {End.RIGHT}, (ledger.ends, ledger.unexplained)
