@@ -17,25 +17,22 @@ from __future__ import annotations
 import gc
 import json
 import math
-import select
-import socket
 import sys
 import time
 from array import array
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
-from loadtests.answers import AnswerError, AnswerReader
+from loadtests.keepalive import Broken, KeepAlive, address_of
 from loadtests.workload import Workload, load
 
 __all__ = ["PATIENCE_S", "Measurement", "drive", "percentile", "send_each_once"]
 
-_READ_BYTES = 1 << 18
 #: Seconds without any answer after which a server counts as hung.
 PATIENCE_S = 30.0
 
@@ -69,16 +66,15 @@ class Measurement:
 class _Load:
     """The connections, and what came back on them."""
 
-    def __init__(self, host: str, port: int, workload: Workload, *, callers: int, patience_s: float) -> None:
-        self._address = (host, port)
+    def __init__(self, url: str, workload: Workload, *, callers: int, patience_s: float) -> None:
+        host, port = address_of(url)
         self._patience_s = patience_s
         self._workload = workload
         requests = workload.requests(f"{host}:{port}")
         #: What is sent first, and what right after it.
         self._requests = [_in_two(request) if workload.in_two else (request, b"") for request in requests]
         self._right: list[set[bytes]] = [set() for _ in self._requests]
-        self._poll = select.epoll()
-        self._callers: dict[int, tuple[socket.socket, AnswerReader]] = {}
+        self._connections = KeepAlive(address_of(url), patience_s=patience_s)
         #: fd -> (request, when it was sent). Only connections that wait for an answer are in it.
         self._waiting: dict[int, tuple[int, float]] = {}
         self._turn = 0
@@ -88,15 +84,15 @@ class _Load:
         #: Bodies by request, if they are to be kept.
         self.bodies: dict[int, bytes] | None = None
         for _ in range(callers):
-            self._connect()
+            self._connections.open()
 
     def run(self, *, until_s: float | None, n_requests: int | None = None) -> None:
         """Keep every connection busy until a time, or until so many requests were sent; then await the last answers."""
         limit = sys.maxsize if n_requests is None else self._turn + n_requests
-        for fd in self._callers:
+        for fd in self._connections.fds():
             if fd not in self._waiting and self._turn < limit:
                 self._send(fd)
-        clock, waiting, poll, receive = time.perf_counter, self._waiting, self._poll.poll, self._receive
+        clock, waiting, poll, receive = time.perf_counter, self._waiting, self._connections.poll, self._receive
         while waiting:
             ready = poll(self._patience_s)
             if not ready:
@@ -109,14 +105,10 @@ class _Load:
 
     def _receive(self, fd: int, now: float) -> int | None:
         """Take what a connection has; return the connection that is free for the next request, if one is."""
-        connection, reader = self._callers[fd]
         try:
-            data = connection.recv(_READ_BYTES)
-            if not data:
-                return self._replace(fd, "connection closed without an answer")
-            answer = reader.feed(data)
-        except (OSError, AnswerError) as error:
-            return self._replace(fd, f"broken connection: {error}")
+            answer = self._connections.receive(fd)
+        except Broken as error:
+            return self._replace(fd, str(error))
         if answer is None:
             return None
         if fd not in self._waiting:
@@ -132,27 +124,16 @@ class _Load:
 
     def aclose(self) -> None:
         """Close every connection."""
-        for connection, _ in self._callers.values():
-            connection.close()
-        self._poll.close()
+        self._connections.close()
 
     def _send(self, fd: int) -> None:
         index = self._turn % len(self._requests)
         self._turn += 1
         request, rest = self._requests[index]
-        connection = self._callers[fd][0]
         self._waiting[fd] = index, time.perf_counter()
-        try:
-            n_sent = connection.send(request)
-            if rest and n_sent == len(request):
-                request, n_sent = rest, connection.send(rest)
-            if n_sent < len(request):
-                connection.settimeout(self._patience_s)
-                connection.sendall(memoryview(request)[n_sent:])
-                connection.setblocking(False)
-        except OSError:
-            # The other side is gone; reading will say so, and there it is counted.
-            pass
+        self._connections.send(fd, request)
+        if rest:
+            self._connections.send(fd, rest)
 
     def _check(self, index: int, status: int, body: bytes) -> None:
         if status != 200:
@@ -170,17 +151,7 @@ class _Load:
     def _replace(self, fd: int, reason: str) -> int:
         self._fail("no answer", reason.encode())
         self._waiting.pop(fd, None)
-        self._poll.unregister(fd)
-        self._callers.pop(fd)[0].close()
-        return self._connect()
-
-    def _connect(self) -> int:
-        connection = socket.create_connection(self._address, timeout=self._patience_s)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setblocking(False)
-        self._callers[connection.fileno()] = connection, AnswerReader()
-        self._poll.register(connection.fileno(), select.EPOLLIN)
-        return connection.fileno()
+        return self._connections.replace(fd)
 
 
 def _in_two(request: bytes) -> tuple[bytes, bytes]:
@@ -201,7 +172,7 @@ def drive(
 
     Errors: OSError if there is nobody to connect to; TimeoutError if no answer comes for ``patience_s``.
     """
-    target = _Load(*_address(url), workload, callers=callers, patience_s=patience_s)
+    target = _Load(url, workload, callers=callers, patience_s=patience_s)
     gc.collect()
     gc.disable()
     try:
@@ -223,7 +194,7 @@ def send_each_once(
 
     The body of a request that got no answer is empty.
     """
-    target = _Load(*_address(url), workload, callers=callers, patience_s=patience_s)
+    target = _Load(url, workload, callers=callers, patience_s=patience_s)
     target.bodies = {}
     start, cpu = time.perf_counter(), time.process_time()
     try:
@@ -235,9 +206,9 @@ def send_each_once(
     return _measured(target, callers=callers, took_s=took, cpu_s=cpu), bodies
 
 
-def percentile(ordered: array[float] | list[float], share: float) -> float:
+def percentile(ordered: Sequence[float], share: float) -> float:
     """Return the smallest value that at least ``share`` of the ascending values don't exceed; 0 of none."""
-    if not ordered:
+    if not len(ordered):
         return 0.0
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
@@ -257,13 +228,6 @@ def _measured(target: _Load, *, callers: int, took_s: float, cpu_s: float) -> Me
         failures=dict(target.failures),
         first_failure=target.first_failure,
     )
-
-
-def _address(url: str) -> tuple[str, int]:
-    parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname:
-        raise ValueError(f"expected a URL such as http://127.0.0.1:8000, got {url!r}")
-    return parts.hostname, parts.port or 80
 
 
 def _command(

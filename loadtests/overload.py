@@ -17,25 +17,22 @@ from __future__ import annotations
 import heapq
 import json
 import random
-import select
-import socket
 import time
 from array import array
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 
-from loadtests.answers import AnswerError, AnswerReader
 from loadtests.driver import percentile
+from loadtests.keepalive import Broken, KeepAlive, address_of
 from loadtests.workload import Workload, load
 
 __all__ = ["Overload", "overload"]
 
-_READ_BYTES = 1 << 18
+_PATIENCE_S = 30.0
 #: So many are opened at a time.
 _OPENED_AT_ONCE = 100
 #: Seconds, at least, before a refused request is tried again; twice as many at most.
@@ -77,17 +74,15 @@ class _OpenLoop:
     """The connections, the schedule, and what came back."""
 
     def __init__(self, url: str, workload: Workload, *, timeout_s: float, connections: int, seed: int) -> None:
-        parts = urlsplit(url)
-        self._address = parts.hostname or "127.0.0.1", parts.port or 80
+        host, port = address_of(url)
         self._workload = workload
         # Divided where the timeout goes.
-        requests = workload.requests(f"{self._address[0]}:{self._address[1]}")
+        requests = workload.requests(f"{host}:{port}")
         self._requests = [request.partition(b"\r\nContent-Length: ") for request in requests]
         self._timeout_s = timeout_s
         self._right: list[set[bytes]] = [set() for _ in self._requests]
         self._rng = random.Random(seed)
-        self._poll = select.epoll()
-        self._connections: dict[int, tuple[socket.socket, AnswerReader]] = {}
+        self._connections = KeepAlive((host, port), patience_s=_PATIENCE_S)
         self._free: list[int] = []
         self._busy: dict[int, _Call] = {}
         #: When each call is to be sent; the number breaks ties.
@@ -98,7 +93,7 @@ class _OpenLoop:
         self.refused_ms = array("d")
         self.answered_ms = array("d")
         for number in range(connections):
-            self._free.append(self._connect())
+            self._free.append(self._connections.open())
             if number % _OPENED_AT_ONCE == _OPENED_AT_ONCE - 1:
                 time.sleep(0.02)
 
@@ -118,15 +113,13 @@ class _OpenLoop:
                 if call.due_s < last_s:
                     self._send(call, now_s)
             wait_s = min(end_s, self._schedule[0][0] if self._schedule else end_s) - time.perf_counter()
-            for fd, _ in self._poll.poll(max(0.0, wait_s)):
+            for fd, _ in self._connections.poll(max(0.0, wait_s)):
                 self._receive(fd)
         self.counts["unanswered"] += len(self._busy)
 
     def aclose(self) -> None:
         """Close every connection."""
-        for connection, _ in self._connections.values():
-            connection.close()
-        self._poll.close()
+        self._connections.close()
 
     def _at(self, call: _Call) -> None:
         self._n_scheduled += 1
@@ -142,27 +135,17 @@ class _OpenLoop:
         self._busy[fd] = call
         self.counts["sent"] += 1
         head, length, rest = self._requests[call.index]
-        try:
-            self._connections[fd][0].sendall(b"%s\r\nX-Request-Timeout-Ms: %d%s%s" % (head, left_ms, length, rest))
-        except OSError:
-            # A connection that broke says so when it is read.
-            self.counts["broken"] += 1
+        self._connections.send(fd, b"%s\r\nX-Request-Timeout-Ms: %d%s%s" % (head, left_ms, length, rest))
 
     def _receive(self, fd: int) -> None:
-        connection, reader = self._connections[fd]
         try:
-            data = connection.recv(_READ_BYTES)
-            answer = reader.feed(data) if data else None
-        except (OSError, AnswerError):
-            data, answer = b"", None
-        if not data:
-            self._poll.unregister(fd)
-            self._connections.pop(fd)[0].close()
+            answer = self._connections.receive(fd)
+        except Broken:
             if fd in self._free:
                 self._free.remove(fd)
             if self._busy.pop(fd, None) is not None:
                 self.counts["unanswered"] += 1
-            self._free.append(self._connect())
+            self._free.append(self._connections.replace(fd))
             return
         if answer is None:
             return
@@ -188,13 +171,6 @@ class _OpenLoop:
                 return
             right.add(body)
         self.counts["good" if took_ms <= self._timeout_s * 1e3 else "late"] += 1
-
-    def _connect(self) -> int:
-        connection = socket.create_connection(self._address, timeout=30)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connections[connection.fileno()] = connection, AnswerReader()
-        self._poll.register(connection.fileno(), select.EPOLLIN)
-        return connection.fileno()
 
 
 def overload(
