@@ -21,20 +21,27 @@ import sys
 import time
 from array import array
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
 
 from loadtests.keepalive import Broken, KeepAlive, address_of
 from loadtests.workload import Workload, load
 
-__all__ = ["PATIENCE_S", "Measurement", "drive", "percentile", "send_each_once"]
+__all__ = ["PATIENCE_S", "Measurement", "Ordered", "drive", "percentile", "send_each_once"]
 
 #: Seconds without any answer after which a server counts as hung.
 PATIENCE_S = 30.0
+
+
+class Ordered(Protocol):
+    """Numbers, ascending: a list, an array of either kind."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> float: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +213,7 @@ def send_each_once(
     return _measured(target, callers=callers, took_s=took, cpu_s=cpu), bodies
 
 
-def percentile(ordered: Sequence[float], share: float) -> float:
+def percentile(ordered: Ordered, share: float) -> float:
     """Return the smallest value that at least ``share`` of the ascending values don't exceed; 0 of none."""
     if not len(ordered):
         return 0.0

@@ -131,6 +131,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "server",
     },
     "rowwise": {"httpx", "keras", "numpy", "orjson", "pydantic", "rich", "server", "tensorflow", "typer", "vectorizer"},
+    # The load tests are a program of their own, which one command starts.
+    "rowwise.cli.loadtest": {"loadtests", "rowwise", "typer"},
     "loadtests": {
         "fastapi",
         "gevent",

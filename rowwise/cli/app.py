@@ -8,6 +8,7 @@ from rowwise import __version__
 from rowwise.cli.capacity import capacity
 from rowwise.cli.certificate import certificate
 from rowwise.cli.export import export
+from rowwise.cli.loadtest import loadtest
 from rowwise.cli.models import models
 from rowwise.cli.pointing import activate, history, label, rollback
 from rowwise.cli.predict import predict
@@ -60,6 +61,7 @@ app.command()(predict)
 app.command()(certificate)
 app.command()(capacity)
 app.command()(vectorize)
+app.command()(loadtest)
 app.command()(shadow)
 app.add_typer(store)
 app.command()(activate)

@@ -13,7 +13,7 @@ from loadtests.baseline import create_app, per_example
 @pytest.mark.parametrize("model", ["embedding", "implied_volatility"])
 def test_the_baseline_gives_the_answers_of_the_model(model: str) -> None:
     made = workload.build(model)
-    with TestClient(create_app({model: per_example(model)})) as client:
+    with TestClient(create_app({model: per_example(f"{workload.MODELS[model]}:predict")})) as client:
         assert client.get("/v2/health/ready").status_code == 200
         for index in range(0, len(made.bodies), 40):
             answer = client.post(made.path, content=made.bodies[index])
