@@ -14,6 +14,8 @@
     large_tensors what tensors of a megabyte cost by form of request, and how many copies of them there are
     small_models what both register: functions that are checked without TensorFlow
     demo         `make demo`
+    keepalive    connections of all drivers
+    runs         `rowwise loadtest`
     locustfile   scenarios for locust, against any running server
 """
 
