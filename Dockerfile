@@ -2,7 +2,9 @@
 # docker build --tag rowwise:gpu --build-arg DEVICE=gpu .   with the CUDA libraries; run it with --gpus all
 # docker build --tag rowwise:locust --target locust .       the load generator of docker-compose.yml
 
-FROM python:3.11.14-slim-bookworm AS build
+ARG BASE=python:3.11.14-slim-bookworm
+
+FROM $BASE AS build
 WORKDIR /src
 COPY scripts/install-image.sh scripts/install-packages.sh scripts/
 COPY requirements requirements
@@ -11,7 +13,7 @@ RUN scripts/install-image.sh packages /opt/rowwise "requirements/image-$DEVICE.l
 COPY . .
 RUN scripts/install-image.sh application /opt/rowwise
 
-FROM python:3.11.14-slim-bookworm AS locust
+FROM $BASE AS locust
 RUN useradd --system --uid 10001 --no-create-home locust
 WORKDIR /src
 COPY scripts/install-image.sh scripts/install-packages.sh scripts/
@@ -27,7 +29,7 @@ ENV PATH=/opt/locust/bin:$PATH \
 EXPOSE 8089
 ENTRYPOINT ["locust", "--locustfile", "/src/loadtests/locustfile.py"]
 
-FROM python:3.11.14-slim-bookworm AS server
+FROM $BASE AS server
 RUN useradd --system --uid 10001 --no-create-home rowwise \
   && install --directory --owner 10001 --group 10001 /var/lib/rowwise
 COPY --from=build /opt/rowwise /opt/rowwise

@@ -16,6 +16,13 @@ case ${1:?packages or application} in
     python3.11 -m venv "$venv"
     [[ -n ${KEEP_PACKAGE_CACHE-} ]] || export UV_NO_CACHE=1 PIP_NO_CACHE_DIR=1
     "$(dirname "$0")/install-packages.sh" "$venv/bin/python" "$lock" --compile-bytecode
+    # What nothing that serves or builds models reads, half a gigabyte of it: headers for compilers of own ops, libclang,
+    # and the tests of numpy, scipy and scikit-learn.
+    packages=$venv/lib/python3.11/site-packages
+    rm -rf "$packages/tensorflow/include" "$packages/clang"
+    for name in numpy scipy sklearn joblib; do
+      [[ ! -d $packages/$name ]] || find "$packages/$name" -type d -name tests -prune -exec rm -rf {} +
+    done
     ;;
   application)
     venv=$2
@@ -26,6 +33,8 @@ case ${1:?packages or application} in
     "$work/build/bin/python" -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation \
       --wheel-dir "$work" .
     "$venv/bin/python" "${pip[@]}" --no-deps --no-index "$work"/rowwise-*.whl
+    # Nothing is installed later.
+    "$venv/bin/python" -m pip --quiet uninstall --yes pip
     ;;
   *)
     echo "install-image.sh: unknown layer $1" >&2

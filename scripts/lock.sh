@@ -18,7 +18,8 @@ lock() {
 }
 
 lock build requirements/build.in "$@"
-lock image-cpu pyproject.toml --extra models --extra s3 --extra tracing "$@"
+lock image-cpu pyproject.toml requirements/image-cpu.in --extra models --extra s3 --extra tracing \
+  --override requirements/image-cpu.overrides "$@"
 lock image-gpu pyproject.toml --extra models --extra s3 --extra tracing --extra gpu "$@"
 lock loadtest pyproject.toml --extra loadtest "$@"
 lock dev pyproject.toml --extra dev --extra docs --extra loadtest --extra tracing "$@"

@@ -13,6 +13,7 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +35,10 @@ from server.logs import change_level, log_to_stderr
 from server.memory import bound_arenas
 from server.metrics import Metrics
 from server.model_store import executables_dir, open_store, quotas_of
+from server.processes import ProcessTable, table_of_one
 from server.reloading import Reloading, keep_looking
 from server.rights import Rates
+from server.server_state import ServerState
 from server.serving_versions import Announce, nobody_to_tell
 from server.settings import Settings
 from server.statistics import Statistics
@@ -62,7 +65,7 @@ def serve(settings: Settings) -> int:
 
     Errors are printed as a sentence: a port in use, a store in use or damaged, a setting that makes no sense.
     """
-    log_to_stderr(settings.log_level)
+    log_to_stderr(settings.log_level, log_format=settings.log_format)
     bound_arenas()
     try:
         listener = listen(settings.host, settings.port)
@@ -148,8 +151,9 @@ class Service:
         announce: Announce = nobody_to_tell,
         tls: Tls | None = None,
         rates: Rates | None = None,
+        processes: Callable[[], ProcessTable] = table_of_one,
     ) -> Service:
-        """Wire the parts. ``rates``: limits that other processes share.
+        """Wire the parts. ``rates``: limits that other processes share; ``processes``: which they are.
 
         Errors: ValueError for a setting that makes no sense, or gRPC's port in use.
         """
@@ -192,11 +196,20 @@ class Service:
         metrics.before_scrape(look)
         tracing = start_tracing(settings)
 
-        def status() -> dict[str, Any]:
-            return {"jail": jail.status(), "store": store.status()}
-
+        metrics.request_seconds.look = statistics.took
+        state = ServerState(
+            settings=lambda: front.settings,
+            catalog=catalog,
+            host=host,
+            jail=jail,
+            store=store,
+            processes=processes,
+            n_audit_failures=lambda: front.gate.audit.n_failures,
+        )
+        metrics.states.look = state.states
+        metrics.before_scrape_on_a_thread(state.look)
         uploads = PartialUploads(store.partial_upload_dir(), max_bytes=lambda: front.settings.max_archive_bytes)
-        front = create_app(catalog, settings, metrics, batches, tracing, status, rates, uploads)
+        front = create_app(catalog, settings, metrics, batches, tracing, state.status, rates, uploads)
         return cls(host, builder, jail, catalog, front, uploads, Background(), tracing, grpc)
 
     async def start(self) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+from functools import partial
 
 import zmq
 
@@ -18,6 +19,7 @@ from server.logs import log_to_stderr
 from server.memory import bound_arenas
 from server.metrics import Metrics
 from server.model_store import executables_dir, open_store
+from server.processes import read_table
 from server.reloading import Reloading, keep_looking
 from server.request_counts import RequestCounts
 from server.rights import Rates
@@ -41,7 +43,7 @@ def run_engine(orders: Orders) -> int:
     Errors are printed as a sentence: a store in use or damaged, a setting that makes no sense.
     """
     settings = orders.settings
-    log_to_stderr(settings.log_level, ENGINE)
+    log_to_stderr(settings.log_level, ENGINE, log_format=settings.log_format)
     bound_arenas()
     try:
         with open_store(settings) as store:
@@ -75,7 +77,15 @@ async def _serve(orders: Orders, store: ModelStore) -> int:
 
     tls = Tls.of(settings)
     rates = Rates(runtime.rates)
-    service = Service.assemble(settings, store, metrics, announce=announce, tls=tls, rates=rates)
+    service = Service.assemble(
+        settings,
+        store,
+        metrics,
+        announce=announce,
+        tls=tls,
+        rates=rates,
+        processes=partial(read_table, runtime.processes),
+    )
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     end = EngineEnd(
         runtime.link,

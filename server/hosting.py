@@ -18,7 +18,7 @@ from server.artifact import PREDICT
 from server.batching import Batch, Batcher, CostDrift, CostTable, Group, Observer, QueueLimits, Quota, Share
 from server.derivatives import ServedDerivative
 from server.engine import EnginePool, GroupRunner, LoadedModel
-from server.engine.devices import devices_for
+from server.engine.devices import devices_for, seen_devices
 from server.interpreter_turns import standing_back
 from server.serving import ServedModel
 from server.shadow import Shadow, ShadowRunner
@@ -130,6 +130,21 @@ class Host:
                 waiting[group.key.entry] += group.n_rows + apart  # type: ignore[attr-defined]
             for entry, n_rows in waiting.items():
                 yield hosted.model.name, hosted.model.version, entry, n_rows
+
+    def queue_limits(self) -> Iterator[tuple[str, int, int]]:
+        """Yield model, version and how many of its rows may wait, for each version that is loaded."""
+        for hosted in self._hosted:
+            quota = hosted.groups[0].quota
+            assert quota is not None, "each was loaded with one"
+            yield hosted.model.name, hosted.model.version, quota.max_rows
+
+    def queue_bytes(self) -> tuple[int, float]:
+        """Return how many bytes of rows wait for all models, and how many may."""
+        return self.batcher.n_bytes_waiting, self._limits.max_bytes_in_all
+
+    def devices(self) -> list[str] | None:
+        """Return what TensorFlow computes on; None as long as nothing was loaded, since asking would load it."""
+        return seen_devices() if self._hosted else None
 
     def prepare(self) -> None:
         """Import TensorFlow in the background: a build has begun, and its result will be loaded."""

@@ -56,7 +56,8 @@ def uvicorn_config(
         http=http,
         ws="none",
         lifespan="off",
-        access_log=settings.access_log,
+        # Ours has the request's id, and no query string.
+        access_log=False,
         log_config=None,
         log_level=settings.log_level,
         server_header=False,

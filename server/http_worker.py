@@ -36,7 +36,7 @@ _log = logging.getLogger("rowwise")
 
 def run_worker(orders: Orders) -> int:
     """Answer callers until SIGTERM, then those who are here already. Returns the exit code."""
-    log_to_stderr(orders.settings.log_level, orders.name)
+    log_to_stderr(orders.settings.log_level, orders.name, log_format=orders.settings.log_format)
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(_serve(orders))

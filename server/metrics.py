@@ -6,6 +6,7 @@ for names can't make series. Series of a deleted version go with it.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,19 +17,19 @@ from prometheus_client import (
     Gauge,
     PlatformCollector,
     ProcessCollector,
+    disable_created_metrics,
     generate_latest,
 )
 
-from server.quick_histogram import QuickHistogram
+from server.quick_histogram import SECONDS, QuickHistogram
 from server.request_counts import RequestCounts, VersionRequests
+from server.state_metrics import RequestSeconds, StateMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ["Metrics", "Scrape", "VersionMetrics"]
 
-#: Seconds. From a batch on an idle machine (tens of microseconds) to a caller's patience.
-_SECONDS = (25e-6, 50e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 1e-2, 25e-3, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _PADDING = (0, *_ROWS)
 
@@ -54,6 +55,8 @@ class Metrics:
     """
 
     def __init__(self, *, process: bool = True, requests: RequestCounts | None = None) -> None:
+        # A series for the time when each counter was made doubles their number, and tells what its reset does.
+        disable_created_metrics()
         self.registry = CollectorRegistry()
         if process:
             ProcessCollector(registry=self.registry)
@@ -61,6 +64,10 @@ class Metrics:
         registry = self.registry
         self.requests = RequestCounts() if requests is None else requests
         registry.register(self.requests)
+        self.request_seconds = RequestSeconds()
+        registry.register(self.request_seconds)
+        self.states = StateMetrics()
+        registry.register(self.states)
         self.rows = Counter("rowwise_rows", "Rows executed, without padding.", _VERSION, registry=registry)
         self.batches = Counter("rowwise_batches", "Batches executed.", _VERSION, registry=registry)
         self.batch_rows = _histogram(registry, "rowwise_batch_rows", "Rows of a batch, without padding.", _ROWS)
@@ -68,9 +75,9 @@ class Metrics:
             registry, "rowwise_batch_padding_rows", "Rows that only filled a bucket.", _PADDING
         )
         self.queue_seconds = _histogram(
-            registry, "rowwise_queue_seconds", "Time from admission to execution, by request.", _SECONDS
+            registry, "rowwise_queue_seconds", "Time from admission to execution, by request.", SECONDS
         )
-        self.compute_seconds = _histogram(registry, "rowwise_compute_seconds", "Execution time, by batch.", _SECONDS)
+        self.compute_seconds = _histogram(registry, "rowwise_compute_seconds", "Execution time, by batch.", SECONDS)
         self.queue_rows = Gauge("rowwise_queue_rows", "Rows that wait now.", _VERSION, registry=registry)
         self.shadow_batches = Counter(
             "rowwise_shadow_batches",
@@ -95,6 +102,8 @@ class Metrics:
         self.builds = Counter("rowwise_builds", "Builds that ended, by result.", ("result",), registry=registry)
         self._versions: dict[tuple[str, int, str], VersionMetrics] = {}
         self._refreshers: list[Callable[[], None]] = []
+        #: Called on a thread before a scrape.
+        self._slow: list[Callable[[], None]] = []
 
     def of_version(self, model: str, version: int, entry: str = "predict") -> VersionMetrics:
         """Return the series of an entry point of a version that exists."""
@@ -104,9 +113,9 @@ class Metrics:
             self.requests.remember(model, str(version))
         return found
 
-    def request_without_model(self, code: int) -> None:
+    def request_without_model(self, code: int, *, reason: str = "") -> None:
         """Count a request that no version answered."""
-        self.requests.counter(_NOBODY, _NOBODY, _NOBODY, str(code))()
+        self.requests.counter(_NOBODY, _NOBODY, _NOBODY, str(code), reason)()
 
     def build_ended(self, result: str) -> None:
         """Count a build. ``result`` is ``available``, or the name of an error class: bounded by our code."""
@@ -142,6 +151,16 @@ class Metrics:
     def before_scrape(self, refresh: Callable[[], None]) -> None:
         """Let ``refresh`` set what is a state and not a count, such as ``queue_depth``, before each scrape."""
         self._refreshers.append(refresh)
+
+    def before_scrape_on_a_thread(self, look: Callable[[], None]) -> None:
+        """Let ``look`` find out what takes a while, before each scrape and beside the event loop."""
+        self._slow.append(look)
+
+    async def scrape(self) -> Scrape:
+        """Return the exposition text after all have looked."""
+        for look in self._slow:
+            await asyncio.to_thread(look)
+        return self.render()
 
     def render(self) -> Scrape:
         """Return the exposition text."""

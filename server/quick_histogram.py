@@ -14,29 +14,38 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-__all__ = ["HistogramSeries", "QuickHistogram"]
+__all__ = ["SECONDS", "HistogramSeries", "QuickHistogram"]
+
+#: Bounds of times. From a batch on an idle machine (tens of microseconds) to a caller's patience.
+SECONDS = (25e-6, 50e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 1e-2, 25e-3, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
 class HistogramSeries:
     """The observations under one set of labels."""
 
-    __slots__ = ("_bounds", "_counts", "_total")
+    __slots__ = ("_bounds", "_counts", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         #: By bound, the last one for what is above all of them.
         self._counts = [0] * (len(bounds) + 1)
-        self._total = 0.0
+        #: The sum of the values.
+        self.total = 0.0
+
+    @property
+    def n(self) -> int:
+        """How many values were counted."""
+        return sum(self._counts)
 
     def observe(self, value: float, n: int = 1) -> None:
         """Count ``n`` observations of a value."""
         self._counts[bisect_left(self._bounds, value)] += n
-        self._total += value * n
+        self.total += value * n
 
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
         """Show what was counted."""
         names = [*map(floatToGoString, self._bounds), "+Inf"]
-        family.add_metric(labels, list(zip(names, accumulate(self._counts), strict=True)), self._total)
+        family.add_metric(labels, list(zip(names, accumulate(self._counts), strict=True)), self.total)
 
 
 class QuickHistogram(Collector):

@@ -1,4 +1,4 @@
-"""Requests by model, version, entry point and status code, whatever process answered them."""
+"""Requests by model, version, entry point, status code and reason, whatever process answered them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RequestCounts(Collector):
     ``others`` lists the files of the others when it is asked.
     """
 
-    label_names = ("model", "version", "entry", "code")
+    label_names = ("model", "version", "entry", "code", "reason")
 
     def __init__(self, own: Tally | None = None, *, others: Callable[[], Iterable[Path]] = tuple) -> None:
         self._own = Tally() if own is None else own
@@ -56,7 +56,11 @@ class RequestCounts(Collector):
     def describe(self) -> list[CounterMetricFamily]:
         """Return the family without its samples."""
         return [
-            CounterMetricFamily("rowwise_requests", "Prediction requests by HTTP status code.", labels=self.label_names)
+            CounterMetricFamily(
+                "rowwise_requests",
+                "Prediction requests by HTTP status code; reason: the class of the error, empty for what was answered.",
+                labels=self.label_names,
+            )
         ]
 
     def collect(self) -> list[CounterMetricFamily]:
@@ -84,13 +88,13 @@ class VersionRequests:
     def __init__(self, counter: Callable[..., Count], labels: tuple[str, str, str]) -> None:
         self._counter = counter
         self._labels = labels
-        self._counted: dict[int, Count] = {}
+        self._counted: dict[tuple[int, str], Count] = {}
 
-    def request(self, code: int, n: int = 1) -> None:
-        """Count ``n`` requests that were answered with ``code``; 499: their callers had left."""
-        count = self._counted.get(code)
+    def request(self, code: int, n: int = 1, *, reason: str = "") -> None:
+        """Count ``n`` requests that were answered with ``code``, for ``reason``; 499: their callers had left."""
+        count = self._counted.get((code, reason))
         if count is None:
-            count = self._counted[code] = self._counter(*self._labels, str(code))
+            count = self._counted[code, reason] = self._counter(*self._labels, str(code), reason)
         count(n)
 
     def waited(self, queue_s: float, n: int = 1) -> None:
@@ -112,6 +116,6 @@ class WorkerMetrics:
             found = self._versions[key] = VersionRequests(self._counter, (model, str(version), entry))
         return found
 
-    def request_without_model(self, code: int) -> None:
+    def request_without_model(self, code: int, *, reason: str = "") -> None:
         """Count a request that no version answered."""
-        self._counter("", "", "", str(code))()
+        self._counter("", "", "", str(code), reason)()

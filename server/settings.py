@@ -184,6 +184,8 @@ class Settings(BaseSettings):
 
     #: Lowest level that is logged: debug, info, warning, error.
     log_level: str = "info"
+    #: Form of the log: lines of text, or one JSON object a line, for what collects logs.
+    log_format: Literal["text", "json"] = "text"
     #: True: one log line for each request.
     access_log: bool = False
     #: URL that takes OpenTelemetry traces (OTLP over HTTP), such as http://127.0.0.1:4318/v1/traces. None: no traces.

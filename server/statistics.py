@@ -1,15 +1,17 @@
 """How requests and batches of each entry point went since it was loaded: sums for whoever asks, not for the planner.
 
-A request costs two additions, a batch a few more. Times are seconds; whoever shows them chooses the unit.
+A request costs a few additions, a batch some more. Times are seconds; whoever shows them chooses the unit.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from server.batching import Batch, Item, RowErrors
+from server.quick_histogram import SECONDS, HistogramSeries
 
 __all__ = ["BatchTimes", "EntryStatistics", "Statistics"]
 
@@ -43,15 +45,14 @@ class EntryStatistics:
         "n_batches",
         "n_failed",
         "n_rows",
-        "n_succeeded",
         "queued_s",
-        "succeeded_s",
+        "took",
     )
 
     def __init__(self) -> None:
         #: Requests that got their outputs: how many, from admission to their end, and what of that they waited.
-        self.n_succeeded = 0
-        self.succeeded_s = self.queued_s = 0.0
+        self.took = HistogramSeries(SECONDS)
+        self.queued_s = 0.0
         #: Requests that were refused, or ended with an error.
         self.n_failed = 0
         self.failed_s = 0.0
@@ -65,9 +66,18 @@ class EntryStatistics:
 
     def succeeded(self, *, took_s: float, queue_s: float) -> None:
         """Count a request that has its outputs."""
-        self.n_succeeded += 1
-        self.succeeded_s += took_s
+        self.took.observe(took_s)
         self.queued_s += queue_s
+
+    @property
+    def n_succeeded(self) -> int:
+        """Requests that got their outputs."""
+        return self.took.n
+
+    @property
+    def succeeded_s(self) -> float:
+        """Seconds from their admission to their end, together."""
+        return self.took.total
 
     def failed(self, took_s: float) -> None:
         """Count a request that has none."""
@@ -106,6 +116,11 @@ class Statistics:
         """Forget those of an entry point that is unloaded, if they still are the ones that were opened for it."""
         if self._entries.get((model, version, entry)) is opened:
             del self._entries[model, version, entry]
+
+    def took(self) -> Iterator[tuple[tuple[str, str, str], HistogramSeries]]:
+        """Yield model, version and entry point of each, with how long its requests took."""
+        for (model, version, entry), opened in self._entries.items():
+            yield (model, str(version), entry), opened.took
 
     def dispatched(self, batch: Batch) -> None:
         """Nothing is counted before it has run."""

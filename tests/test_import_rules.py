@@ -30,9 +30,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server.settings": {"pydantic", "pydantic_settings", "server.rights"},
     # Knows no HTTP: who is asked for what is in server.web.scopes.
     "server.rights": {"pydantic"},
-    "server.metrics": {"prometheus_client", "server.errors", "server.quick_histogram", "server.request_counts"},
+    "server.metrics": {
+        "prometheus_client",
+        "server.errors",
+        "server.quick_histogram",
+        "server.request_counts",
+        "server.state_metrics",
+    },
     "server.quick_histogram": {"prometheus_client"},
     "server.request_counts": {"prometheus_client", "server.tally"},
+    "server.state_metrics": {"prometheus_client", "server.quick_histogram"},
     "server.tally": set(),
     "server.batching": {"numpy", "server.errors"},
     "server.protocol": {
@@ -105,6 +112,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server.supervise": {
         "server.http_listening",
         "server.logs",
+        "server.processes",
         "server.reloading",
         "server.rights",
         "server.settings",

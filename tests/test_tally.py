@@ -99,7 +99,7 @@ def test_a_scrape_shows_the_counts_of_one_worker_only(tmp_path: Path) -> None:
             worker.of_version("digits", 1).request(200)
         worker.of_version("digits", 1).request(429)
         worker.request_without_model(400)
-    counts.counter("digits", "1", "predict", "200")()
+    counts.counter("digits", "1", "predict", "200", "")()
     expected = {("1", "200"): 11, ("1", "429"): 4, ("", "400"): 4}
     assert shown(counts) == expected
     again = WorkerMetrics(Tally(files[0]))

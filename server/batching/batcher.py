@@ -82,6 +82,11 @@ class Batcher:
         return self._backlog.n_rows
 
     @property
+    def n_bytes_waiting(self) -> int:
+        """Bytes of the rows that no batch has taken yet."""
+        return self._backlog.n_bytes
+
+    @property
     def n_running(self) -> int:
         """Batches that were started and have not finished."""
         return len(self._running)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["AUTO", "devices_for"]
+__all__ = ["AUTO", "devices_for", "seen_devices"]
 
 #: One engine for each accelerator that TensorFlow lists, one where there is none.
 AUTO: Literal["auto"] = "auto"
@@ -22,3 +22,10 @@ def devices_for(engines: int | Literal["auto"]) -> list[str | None]:
     if not n_accelerators or n_engines == 1:
         return [None] * n_engines
     return [f"/device:GPU:{number % n_accelerators}" for number in range(n_engines)]
+
+
+def seen_devices() -> list[str]:
+    """Return the devices that TensorFlow lists, by its names of them. Imports TensorFlow."""
+    import tensorflow as tf
+
+    return [device.name for device in tf.config.list_logical_devices()]

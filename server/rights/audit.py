@@ -66,6 +66,8 @@ class AuditLog:
         self._is_torn = False
         self._refusing = Rates(clock=clock).rate(b"refused", per_s=_REFUSED_PER_S, burst=_REFUSED_BURST)
         self._n_left_out = 0
+        #: Lines that could not be written.
+        self.n_failures = 0
         if path is not None:
             try:
                 self._descriptor = _open(path)
@@ -136,6 +138,13 @@ class AuditLog:
         return json.dumps({key: value for key, value in told.items() if value is not None}).encode("ascii") + b"\n"
 
     def _write(self, line: bytes, *, lasting: bool) -> None:
+        try:
+            self._append(line, lasting=lasting)
+        except OSError:
+            self.n_failures += 1
+            raise
+
+    def _append(self, line: bytes, *, lasting: bool) -> None:
         with self._lock:
             if self._descriptor is None:
                 return

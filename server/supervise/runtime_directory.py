@@ -43,6 +43,11 @@ class RuntimeDirectory:
         return self.path / "settings.json"
 
     @property
+    def processes(self) -> Path:
+        """The file that says which processes the server is."""
+        return self.path / "processes.json"
+
+    @property
     def rates(self) -> Path:
         """The file of the limits of rate, which all processes share."""
         return self.path / "rates"

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from server.http_listening import bind_beside, listen_shared, reserve
 from server.logs import change_level, log_to_stderr
+from server.processes import ProcessTable, write_table
 from server.reloading import Reloading
 from server.rights import AuditLog, Keyring, Rates
 from server.settings import Settings
@@ -40,7 +41,7 @@ def supervise(settings: Settings) -> int:
 
     Errors are printed as a sentence: a port in use, no room for the private directory.
     """
-    log_to_stderr(settings.log_level, "supervisor")
+    log_to_stderr(settings.log_level, "supervisor", log_format=settings.log_format)
     try:
         # What is wrong with files is said now; each process opens them for itself.
         Tls.of(settings)
@@ -76,6 +77,7 @@ class Supervisor:
         #: Descriptors that become readable when a child has ended, to its name.
         self._pidfds: dict[int, str] = {}
         self._poll = select.poll()
+        self._restarts: dict[str, int] = {}
 
     def run(self) -> int:
         """Run until every child has ended. Returns the exit code."""
@@ -175,7 +177,19 @@ class Supervisor:
         self._processes[name] = process
         self._pidfds[pidfd] = name
         self._poll.register(pidfd, select.POLLIN)
+        self._restarts[name] = self._restarts.get(name, -1) + 1
+        self._tell_processes()
         _log.debug("%s is process %d", name, process.pid)
+
+    def _tell_processes(self) -> None:
+        """Say which processes there are, for whoever is asked about them."""
+        pids = {name: running.pid for name, running in self._processes.items()}
+        try:
+            write_table(
+                ProcessTable(pids={"supervisor": os.getpid(), **pids}, restarts=self._restarts), self._runtime.processes
+            )
+        except OSError as error:
+            _log.error("metrics will not know of a new process: %s", error.strerror or error)
 
 
 @contextlib.contextmanager

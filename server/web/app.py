@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from server.metrics import Metrics
 from server.rights import Rates
@@ -30,7 +31,7 @@ def create_app(
     metrics: Metrics,
     batches: Batches | None = None,
     tracing: Tracing | None = None,
-    status: ServerStatus = dict,
+    status: ServerStatus | None = None,
     rates: Rates | None = None,
     uploads_in_pieces: PartialUploads | None = None,
 ) -> Front:
@@ -46,13 +47,19 @@ def create_app(
     def make() -> App:
         from server.web.application import create_application
 
-        return create_application(catalog, lambda: front.settings, metrics, gate, health, uploads, batches, status)
+        return create_application(
+            catalog, lambda: front.settings, metrics, gate, health, uploads, batches, status or _nothing
+        )
 
     uploads = uploads_in_pieces or PartialUploads(
         catalog.partial_upload_dir(), max_bytes=lambda: front.settings.max_archive_bytes
     )
     front = Front(_Later(make), predictor, health, settings, metrics, gate)
     return front
+
+
+async def _nothing(_covers: Callable[[str], bool]) -> dict[str, Any]:
+    return {}
 
 
 class _Later:

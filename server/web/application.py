@@ -43,8 +43,8 @@ def create_application(
     gate: Gate,
     health: Health,
     uploads: PartialUploads,
-    batches: Batches | None = None,
-    status: ServerStatus = dict,
+    batches: Batches | None,
+    status: ServerStatus,
 ) -> FastAPI:
     """Return the application. Nothing that is hot passes through it. ``settings`` gives those in force.
 

@@ -107,7 +107,7 @@ class Forwarder:
         why = self._missing() or "the engine process is being started again"
         reply = error_reply(EngineGone(f"{why}: send the request again", retry_after_s=_RETRY_AFTER_S))
         if scope[IS_PREDICTION]:
-            self._metrics.request_without_model(reply.status)
+            self._metrics.request_without_model(reply.status, reason=reply.reason)
         headers = [*reply.headers, (b"content-length", b"%d" % len(reply.body))]
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await send({"type": "http.response.body", "body": reply.body})

@@ -17,6 +17,7 @@ from server.protocol import TFS_JSON, WireFormat, oip_format
 from server.rights import Rate
 from server.settings import Settings
 from server.store.errors import InvalidName
+from server.web.access_log import log_access
 from server.web.auth import Gate
 from server.web.bodies import BodyBudget, Message, Receive, Send, read_body
 from server.web.content_encoding import inflated
@@ -64,7 +65,6 @@ IS_PREDICTION = "rowwise.is_prediction"
 GRANT = "rowwise.grant"
 
 _LOG = logging.getLogger("rowwise.web")
-_ACCESS = logging.getLogger("rowwise.access")
 
 #: Paths remembered. Past it, all are forgotten: strangers can make up paths, callers use few.
 _MAX_PATHS = 4_096
@@ -171,8 +171,7 @@ class Front:
             status = await self._predict(verb_path, headers, request_id, scope, receive, send)
         if self.has_access_log:
             duration_ms = (time.perf_counter() - started_s) * 1e3
-            # %r: a path may hold line breaks.
-            _ACCESS.info("%s %r %d %.3f ms id=%s", scope["method"], path, status, duration_ms, request_id)
+            log_access(scope["method"], path, status, duration_ms, request_id)
 
     def probe(self, data: bytes) -> Reply | None:
         """Return the answer to a probe by the first bytes of its request; None: it is something else."""
@@ -354,7 +353,9 @@ class Front:
             await self._app(scope, receive, send_with_id)
         except Exception:
             # The application has answered with 500 and raises so that the server can log it; we do that here, once.
-            _LOG.exception("request %s: %s %s failed", request_id, scope["method"], scope["path"])
+            _LOG.exception(
+                "request %s: %s %r failed", request_id, scope["method"], scope["path"], extra={"request_id": request_id}
+            )
             if not complete:
                 raise  # The answer has begun: only closing the connection can tell the caller.
         return status

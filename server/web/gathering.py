@@ -27,7 +27,7 @@ from server.web.hot_request import HotRequest
 from server.web.interfaces import Answer, ServedModel
 from server.web.paths import VerbPath
 from server.web.predict import Predictor
-from server.web.status import CLIENT_GONE, Reply, error_reply, internal_error_reply
+from server.web.status import CLIENT_GONE, GONE, Reply, error_reply, internal_error_reply
 
 __all__ = ["Gathering"]
 
@@ -100,7 +100,7 @@ class Gathering:
         try:
             self._start_together(path, hots)
         except Exception:  # noqa: BLE001 - each caller gets one answer
-            _LOG.exception("%d requests that came together failed", len(hots))
+            _LOG.exception("requests that came together failed: %s", ", ".join(hot.request_id for hot in hots))
             for hot in hots:
                 if not hot.is_gone and hot.reply is None and hot.handle is None and hot.call is None:
                     self._predictor.count_failed()
@@ -117,7 +117,7 @@ class Gathering:
             if len(hots) == 1:
                 # What is made for many costs one an eighth more than the way that is made for one.
                 if hots[0].is_gone:
-                    predictor.metrics_of(model).request(CLIENT_GONE)
+                    predictor.metrics_of(model).request(CLIENT_GONE, reason=GONE)
                 else:
                     self._start_alone(hots[0])
                 return
@@ -173,8 +173,10 @@ class Gathering:
         """Send all away with one answer, unread: under overload, what is spent on them is taken from the others."""
         metrics, reply = self._predictor.metrics_of(model), error_reply(refusal)
         for hot in hots:
-            metrics.request(CLIENT_GONE if hot.is_gone else reply.status)
-            if not hot.is_gone:
+            if hot.is_gone:
+                metrics.request(CLIENT_GONE, reason=GONE)
+            else:
+                metrics.request(reply.status, reason=reply.reason)
                 hot.replied(reply)
 
     def _admit(self, model: ServedModel, hots: list[HotRequest], many: ManyRequests) -> None:
@@ -191,7 +193,7 @@ class Gathering:
             # Their rows stay where they are, and no item leads to them.
             firsts = _firsts(counts)
             kept = [number for number, hot in enumerate(hots) if not hot.is_gone]
-            metrics.request(CLIENT_GONE, len(hots) - len(kept))
+            metrics.request(CLIENT_GONE, len(hots) - len(kept), reason=GONE)
             hots, counts = [hots[number] for number in kept], [counts[number] for number in kept]
             places = [firsts[number] for number in kept]
         else:
@@ -252,7 +254,7 @@ class _Together:
 
     def abandon(self, hot: HotRequest) -> None:
         """The caller of a request is gone: take its rows back if they still wait."""
-        self._metrics.request(CLIENT_GONE)
+        self._metrics.request(CLIENT_GONE, reason=GONE)
         self._model.take_back(hot.handle)
 
     def answer(self, done: Sequence[_Done], outputs: Sequence[Column]) -> None:
@@ -268,7 +270,9 @@ class _Together:
                     hot.answered(texts.answer(start, stop, hot.id_text))
                     n_answered += 1
         except Exception:  # noqa: BLE001 - a bug of ours
-            _LOG.exception("%d answers could not be written together", len(done))
+            _LOG.exception(
+                "answers could not be written together: %s", ", ".join(entry[0].request_id for entry in done)
+            )
         if n_answered:
             self._metrics.request(200, n_answered)
         if n_answered == len(done):
@@ -284,12 +288,14 @@ class _Together:
         except RowwiseError as error:  # The format has no form for this answer.
             reply = error_reply(error)
         except Exception:  # noqa: BLE001 - a bug of ours; the caller still gets one answer
-            _LOG.exception("request %s: its answer could not be written", hot.request_id)
+            _LOG.exception(
+                "request %s: its answer could not be written", hot.request_id, extra={"request_id": hot.request_id}
+            )
             reply = internal_error_reply(hot.request_id)
         self._reply(hot, reply)
 
     def _reply(self, hot: HotRequest, reply: Reply) -> None:
-        self._metrics.request(reply.status)
+        self._metrics.request(reply.status, reason=reply.reason)
         hot.replied(reply)
 
 

@@ -26,7 +26,7 @@ def health_router(health: Health, metrics: Metrics) -> APIRouter:
 
     @router.get("/metrics", summary="Prometheus exposition", response_class=PlainTextResponse)
     async def scrape() -> Response:
-        scraped = metrics.render()
+        scraped = await metrics.scrape()
         return Response(scraped.body, headers={"Content-Type": scraped.content_type})
 
     return router

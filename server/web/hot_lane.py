@@ -25,7 +25,6 @@ Rules:
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from typing import Any
@@ -33,6 +32,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from server.protocol import TFS_JSON, Headers
+from server.web.access_log import log_access
 from server.web.body_wait import BodyWait
 from server.web.connection_end import IdleWait, close_unread
 from server.web.errors import WebError
@@ -47,7 +47,6 @@ from server.web.strict_http import StrictHttpProtocol
 
 __all__ = ["HotLaneProtocol"]
 
-_ACCESS = logging.getLogger("rowwise.access")
 
 #: Requests of one connection that may wait for their answers. Few clients pipeline at all.
 _MAX_WAITING = 32
@@ -355,8 +354,7 @@ class HotLaneProtocol(StrictHttpProtocol):
         self.server_state.total_requests += 1
         if hot.started_s:
             duration_ms = (time.perf_counter() - hot.started_s) * 1e3
-            # %r: a path may hold line breaks.
-            _ACCESS.info("POST %r %d %.3f ms id=%s", hot.path, reply.status, duration_ms, hot.request_id)
+            log_access("POST", hot.path.text, reply.status, duration_ms, hot.request_id)
         if is_last and not hot.is_whole:
             self._is_deaf = self._is_lingering = True
             close_unread(self.loop, self.transport)

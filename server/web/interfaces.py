@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,8 +31,8 @@ __all__ = [
     "Ticket",
 ]
 
-#: What is told of the server itself, in plain JSON types.
-ServerStatus = Callable[[], dict[str, Any]]
+#: What is told of the server itself, in plain JSON types; of models, those whose names the argument lets be seen.
+ServerStatus = Callable[[Callable[[str], bool]], Awaitable[dict[str, Any]]]
 
 
 class Answer(Protocol):
@@ -215,7 +215,7 @@ class RequestMetrics(Protocol):
     def of_version(self, model: str, version: int, entry: str = "predict") -> VersionRequests:
         """Return the counters of an entry point of a version that exists."""
 
-    def request_without_model(self, code: int) -> None:
+    def request_without_model(self, code: int, *, reason: str = "") -> None:
         """Count a request that no version answered."""
 
 

@@ -40,6 +40,15 @@ class VerbPath:
     verb: str
     is_oip: bool = False
 
+    @property
+    def text(self) -> str:
+        """The path, as it is usually written."""
+        which = "" if self.version is None else f"/versions/{self.version}"
+        which = which if self.label is None else f"/labels/{self.label}"
+        if self.is_oip:
+            return f"/v2/models/{self.model}{which}/infer"
+        return f"/v1/models/{self.model}{which}:{self.verb}"
+
 
 def parse_verb_path(path: str) -> VerbPath | None:
     """Return the parts of a path with a verb; None for every other path."""

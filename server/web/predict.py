@@ -23,7 +23,7 @@ from server.web.derivatives import VERBS, choose_derivative, read_query
 from server.web.errors import LabelNotFound, NotOffered, PathNotFound
 from server.web.interfaces import Answer, EntryPoint, RequestMetrics, ServedModel, ServingCatalog, Ticket
 from server.web.paths import VerbPath, version_number
-from server.web.status import CLIENT_GONE, Reply, error_reply, internal_error_reply
+from server.web.status import CLIENT_GONE, GONE, LATE, OURS, Reply, error_reply, internal_error_reply
 from server.web.tracing import RequestTrace, Tracing
 
 __all__ = ["PredictCall", "Predictor"]
@@ -162,27 +162,27 @@ class Predictor:
         if isinstance(error, RowwiseError):
             self.refuse(call, error)
             return
-        _LOG.error("request %s failed", call.request_id, exc_info=error)
+        _LOG.error("request %s failed", call.request_id, exc_info=error, extra={"request_id": call.request_id})
         call.finish(internal_error_reply(call.request_id))
         if call.metrics is None:
-            self._metrics.request_without_model(500)
+            self._metrics.request_without_model(500, reason=OURS)
 
     def refused(self, error: RowwiseError) -> Reply:
         """Return the answer to a request that did not get as far as its model, and count it."""
         reply = error_reply(error)
-        self._metrics.request_without_model(reply.status)
+        self._metrics.request_without_model(reply.status, reason=reply.reason)
         return reply
 
     def refuse(self, call: PredictCall, error: RowwiseError) -> None:
         """End a call with an error before it was admitted."""
         reply = error_reply(error)
         if call.metrics is None:
-            self._metrics.request_without_model(reply.status)
+            self._metrics.request_without_model(reply.status, reason=reply.reason)
         call.finish(reply)
 
     def count_failed(self) -> None:
         """Count a request that a bug of ours kept from its model."""
-        self._metrics.request_without_model(500)
+        self._metrics.request_without_model(500, reason=OURS)
 
     def metrics_of(self, model: ServedModel) -> VersionRequests:
         """Return where the predictions of a version are counted."""
@@ -262,7 +262,9 @@ class PredictCall:
         except RowwiseError as error:  # The format has no form for this answer.
             reply = error_reply(error)
         except Exception:  # noqa: BLE001 - a bug of ours; the caller still gets one answer
-            _LOG.exception("request %s: its answer could not be written", self.request_id)
+            _LOG.exception(
+                "request %s: its answer could not be written", self.request_id, extra={"request_id": self.request_id}
+            )
             reply = internal_error_reply(self.request_id)
         self.finish(reply, answer)
 
@@ -272,7 +274,7 @@ class PredictCall:
             return
         self.has_ended = True
         if self.metrics is not None:
-            self.metrics.request(reply.status)
+            self.metrics.request(reply.status, reason=reply.reason)
         if self.trace is not None:
             self.trace.end(reply.status, answer)
         on_reply = self._on_reply
@@ -288,7 +290,7 @@ class PredictCall:
             return
         self.has_ended = True
         if self.metrics is not None:
-            self.metrics.request(status)
+            self.metrics.request(status, reason=GONE if status == CLIENT_GONE else LATE)
         if self.trace is not None:
             self.trace.end(status, None)
         if self.ticket is not None:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter, Request
 
+from server.rights import Grant
+from server.web.front import GRANT
 from server.web.interfaces import ServerStatus
 
 __all__ = ["server_status_router"]
 
 
 def server_status_router(status: ServerStatus) -> APIRouter:
-    """Return the route: it tells what the machine can't do. ``status`` is called on a thread."""
+    """Return the route. Of models it tells those that the caller may know of."""
     router = APIRouter(prefix="/v1/status", tags=["observation"])
 
-    @router.get("", summary="The server itself: how models are built here")
-    async def server_status() -> dict[str, Any]:
-        return await run_in_threadpool(status)
+    @router.get("", summary="The server itself: release, readiness, devices, jail, store, models, processes, limits")
+    async def server_status(request: Request) -> dict[str, Any]:
+        grant: Grant = request.scope[GRANT]
+        return await status(grant.covers)
 
     return router

@@ -19,7 +19,10 @@ from server.store import errors as store
 from server.web import errors as web
 
 __all__ = [
+    "GONE",
     "JSON",
+    "LATE",
+    "OURS",
     "STATUS",
     "Reply",
     "allow_header",
@@ -34,6 +37,12 @@ __all__ = [
 
 #: 499 is nginx's code for a caller that closed the connection: seen in logs and metrics only.
 CLIENT_GONE = 499
+
+#: What requests are counted under that end without an error of their own: the caller has left, the deadline has passed,
+#: or it was a bug of ours. The first two are the classes' names where there is an error.
+GONE = web.ClientGone.__name__
+LATE = batching.DeadlineExceeded.__name__
+OURS = "InternalError"
 
 #: Every class that can reach a caller. A subclass that is missing here takes its base's code; a test wants all named.
 STATUS: dict[type[RowwiseError], int] = {
@@ -160,6 +169,13 @@ class Reply:
     body: bytes
     headers: Headers = (JSON,)
     error: RowwiseError | None = None
+
+    @property
+    def reason(self) -> str:
+        """What a request that got this is counted under: the error's class, ``OURS``, or nothing if it was answered."""
+        if self.error is not None:
+            return type(self.error).__name__
+        return OURS if self.status >= 500 else ""
 
 
 def status_of(error: RowwiseError) -> int:

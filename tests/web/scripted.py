@@ -365,8 +365,13 @@ class Service:
         return self.request("POST", path, json=body, **options)
 
     def counted(self, sample: str, **labels: str) -> float:
-        """Return a metric's value, 0 if it has no such series."""
-        return self.metrics.registry.get_sample_value(sample, labels) or 0.0
+        """Return a metric's value, summed over the series that have these labels, whatever others they have."""
+        return sum(
+            found.value
+            for family in self.metrics.registry.collect()
+            for found in family.samples
+            if found.name == sample and labels.items() <= found.labels.items()
+        )
 
 
 class Wire:

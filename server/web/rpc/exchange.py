@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from server.batching import DeadlineExceeded, Draining
 from server.errors import RowwiseError
 from server.protocol import MalformedRequest
+from server.web.access_log import log_access
 from server.web.errors import BodyTimeout, BodyTooLarge
 from server.web.front import Front
 from server.web.http2.connection import Connection
@@ -40,7 +41,6 @@ _MAX_WAITING = 2
 _LARGE_BYTES = 2**18
 
 _LOG = logging.getLogger("rowwise.web")
-_ACCESS = logging.getLogger("rowwise.access")
 
 
 class Exchange:
@@ -346,7 +346,9 @@ class Exchange:
         else:
             request_id = self._call.request_id
             if not isinstance(error, InternalFailure):
-                _LOG.error("request %s: %r failed", request_id, self._path, exc_info=error)
+                _LOG.error(
+                    "request %s: %r failed", request_id, self._path, exc_info=error, extra={"request_id": request_id}
+                )
             code = Code.INTERNAL
             sentence = f"internal error: the server's log says more under request id {request_id}"
         self._end(code.name)
@@ -368,4 +370,4 @@ class Exchange:
         if self._front.has_access_log:
             duration_ms = (time.monotonic() - self._call.received_s) * 1e3
             path = self._path.decode("latin-1")
-            _ACCESS.info("GRPC %r %s %.3f ms id=%s", path, status, duration_ms, self._call.request_id)
+            log_access("GRPC", path, status, duration_ms, self._call.request_id)
