@@ -25,7 +25,7 @@ IMPORTED_BY_ALL := tensorflow keras numpy
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-ray ray-race kubernetes recipes fuzz fuzz-codecs schemathesis soak chaos attack serve load race bench bench-gpu check lint types rules docs op-page protos \
+.PHONY: help setup demo test test-long test-ray ray-race kubernetes recipes fuzz fuzz-codecs schemathesis soak chaos attack serve load race bench bench-gpu check lint types rules docs op-page dashboard protos \
         invariant dockerfile compose docker-steps format lock clean
 
 help: ## Show the targets
@@ -138,6 +138,9 @@ rules: setup ## Who may import whom, what importing may do, which names are publ
 docs: setup ## Build the manual into docs/_build/html; a warning is an error
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+dashboard: setup ## Write Grafana's dashboard from scripts/dashboard/panels.py
+	@$(BIN)/python -m scripts.dashboard
 
 protos: setup ## Compile server/protocol/protos/*.proto into the descriptors that the server loads
 	@$(BIN)/python -m scripts.compile_protos

@@ -1,4 +1,4 @@
-"""Configuration of the manual; its two directives read from the server what it can be told and what it counts."""
+"""Configuration of the manual; its directive reads from the server what it can be told."""
 
 from __future__ import annotations
 
@@ -91,37 +91,6 @@ class SettingsTable(SphinxDirective):
         return node.children
 
 
-def metrics() -> list[tuple[str, str, str]]:
-    """Return (name, labels, meaning) of each metric of the server."""
-    sys.path.insert(0, str(ROOT))
-    from server.metrics import Metrics
-
-    families = {family.name: family for family in Metrics(process=False).registry.collect()}
-    found = []
-    for attribute in vars(Metrics(process=False)).values():
-        for family in attribute.describe() if hasattr(attribute, "describe") else ():
-            suffix = "_total" if family.type == "counter" else ""
-            labels = ", ".join(getattr(attribute, "label_names", None) or attribute._labelnames)
-            found.append((f"{family.name}{suffix}", labels, families[family.name].documentation))
-    return found
-
-
-class MetricsTable(SphinxDirective):
-    """``{metrics-table}``: one definition for each metric."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the table as nodes."""
-        self.env.note_dependency(str(ROOT / "server" / "metrics.py"))
-        text = StringList()
-        for name, labels, meaning in metrics():
-            text.append(f"`{name}` ({labels})", "metrics")
-            text.append(f": {meaning}", "metrics")
-            text.append("", "metrics")
-        node = nodes.Element()
-        self.state.nested_parse(text, 0, node)
-        return node.children
-
-
 def as_fields(_app: Sphinx, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
     """Let the parts of a docstring (``Shapes:``, ``Errors:``) be fields, with what is indented below them."""
     fields: list[str] = []
@@ -134,8 +103,7 @@ def as_fields(_app: Sphinx, _what: str, _name: str, _object: Any, _options: Any,
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the directives."""
+    """Register the directive."""
     app.add_directive("settings-table", SettingsTable)
-    app.add_directive("metrics-table", MetricsTable)
     app.connect("autodoc-process-docstring", as_fields)
     return {"parallel_read_safe": True}

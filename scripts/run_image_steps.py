@@ -44,14 +44,14 @@ class Stage:
 
 
 def parse(text: str) -> list[Stage]:
-    """Split a Dockerfile into stages of (instruction, argument)."""
+    """Split a Dockerfile into stages of (instruction, argument); what comes before the first is about base images."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     stages: list[Stage] = []
     for line in re.sub(r"\\\n\s*", " ", "\n".join(lines)).splitlines():
         instruction, argument = line.split(None, 1)
         if instruction == "FROM":
             stages.append(Stage(name=argument.split()[-1]))
-        else:
+        elif stages:
             stages[-1].instructions.append((instruction, argument.strip()))
     return stages
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 
 __all__ = ["ProcessTable", "Usage", "read_table", "table_of_one", "usage_of", "write_table"]
@@ -80,5 +81,7 @@ def usage_of(pid: int) -> Usage | None:
     )
 
 
+@cache
 def _booted_s() -> float:
+    """Return when the system was started: once, as the clock is set right meanwhile, and no process starts twice."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
