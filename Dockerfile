@@ -5,6 +5,9 @@
 ARG BASE=python:3.11.14-slim-bookworm
 
 FROM $BASE AS build
+# For `strip`. It stays in this stage.
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install --yes --no-install-recommends binutils && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY scripts/install-image.sh scripts/install-packages.sh scripts/
 COPY requirements requirements

@@ -16,13 +16,20 @@ case ${1:?packages or application} in
     python3.11 -m venv "$venv"
     [[ -n ${KEEP_PACKAGE_CACHE-} ]] || export UV_NO_CACHE=1 PIP_NO_CACHE_DIR=1
     "$(dirname "$0")/install-packages.sh" "$venv/bin/python" "$lock" --compile-bytecode
-    # What nothing that serves or builds models reads, half a gigabyte of it: headers for compilers of own ops, libclang,
-    # and the tests of numpy, scipy and scikit-learn.
+    # What nothing that serves or builds models reads, 0.8 GB of it: headers for compilers of own ops, libclang, of plotly
+    # all but its script, the tests of numpy, scipy and scikit-learn, and the names of TensorFlow's inner functions.
     packages=$venv/lib/python3.11/site-packages
-    rm -rf "$packages/tensorflow/include" "$packages/clang"
+    rm -rf "$packages/tensorflow/include" "$packages/clang" "$packages/plotly/"{graph_objs,validators,labextension}
     for name in numpy scipy sklearn joblib; do
       [[ ! -d $packages/$name ]] || find "$packages/$name" -type d -name tests -prune -exec rm -rf {} +
     done
+    if command -v strip >/dev/null; then
+      for library in "$packages"/tensorflow/libtensorflow_{cc,framework}.so.2; do
+        # A new file: the old one may be a link to uv's cache.
+        strip --strip-unneeded -o "$library.stripped" "$library"
+        mv "$library.stripped" "$library"
+      done
+    fi
     ;;
   application)
     venv=$2

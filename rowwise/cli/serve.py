@@ -350,6 +350,10 @@ def serve(
     log_level: Annotated[
         str | None, _option("--log-level", "debug, info, warning or error (info).", panel=_LOGS, metavar="LEVEL")
     ] = None,
+    log_format: Annotated[
+        str | None,
+        _option("--log-format", "text, or json: one object a line (text).", panel=_LOGS, metavar="FORMAT"),
+    ] = None,
     access_log: Annotated[
         bool | None, _option("--access-log/--no-access-log", "One log line for each request (no).", panel=_LOGS)
     ] = None,

@@ -9,6 +9,7 @@ Spans say how something ran: model, version, status, rows, bucket, padding, wait
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -61,7 +62,8 @@ class Tracing:
             resource=Resource.create({"service.name": "rowwise"}),
             shutdown_on_exit=False,
         )
-        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
+        self._exporter: Any = OTLPSpanExporter(endpoint=endpoint)
+        self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer: Any = self._provider.get_tracer("rowwise")
         self._read = TraceContextTextMapPropagator().extract
         self._link, self._kind, self._status, self._code = Link, SpanKind, Status, StatusCode
@@ -93,9 +95,16 @@ class Tracing:
         span.end()
 
     def close(self) -> None:
-        """Send what is left, for a moment at most, and stop."""
-        self._provider.force_flush(int(_FLUSH_S * 1e3))
-        self._provider.shutdown()
+        """Send what is left, for a moment at most, and stop.
+
+        The packages wait for a collector that does not answer, again and again, for most of a minute. So they are left to
+        a thread that nobody waits for longer than that moment.
+        """
+        ending = threading.Thread(target=self._provider.shutdown, name="rowwise-spans", daemon=True)
+        ending.start()
+        ending.join(_FLUSH_S)
+        if ending.is_alive():
+            self._exporter.shutdown()  # no more attempts
 
     def _batch(self, answer: Answer, first: SpanContext) -> SpanContext:
         """Return the span of a batch that has just ended; it is recorded in the trace of its first request."""

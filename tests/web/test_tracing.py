@@ -2,55 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 
 pytest.importorskip("opentelemetry.sdk", reason="OpenTelemetry is not installed: pip install rowwise[tracing]")
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from server.web.paths import VerbPath
 from server.web.predict import Predictor
 from server.web.status import Reply
 from server.web.tracing import Tracing
+from tests.web.collector import Collector, attributes
 from tests.web.scripted import ScriptedModel, Service
 
 PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 NOT_SAMPLED = PARENT[:-2] + b"00"
-
-
-class Collector:
-    """Takes traces over HTTP."""
-
-    def __init__(self) -> None:
-        spans: list[Any] = []
-        self.spans = spans
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.headers.get("Content-Encoding") == "gzip":
-                    body = gzip.decompress(body)
-                request = ExportTraceServiceRequest.FromString(body)
-                spans.extend(span for of in request.resource_spans for scope in of.scope_spans for span in scope.spans)
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1/traces"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
 
 @pytest.fixture
@@ -58,10 +25,6 @@ def collector() -> Iterator[Collector]:
     running = Collector()
     yield running
     running.close()
-
-
-def attributes(span: Any) -> dict[str, Any]:
-    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in span.attributes}
 
 
 def predict(
@@ -143,3 +106,36 @@ def test_a_collector_that_is_away_costs_no_answer(service: Service) -> None:
     away.close()
     (reply,) = predict(service, away, PARENT)
     assert reply.status == 200
+
+
+def test_a_collector_that_is_slow_costs_no_answer_and_does_not_keep_the_server_from_ending(
+    service: Service, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.web.tracing._FLUSH_S", 0.1)
+    service.catalog.serve(ScriptedModel("sum", 3))
+    collector.answers.clear()
+    tracing = Tracing(collector.url)
+    predictor = Predictor(service.catalog, service.metrics, max_instances=10, tracing=tracing)
+    replies: list[Reply] = []
+
+    def ask(n: int) -> None:
+        for _ in range(n):
+            predictor.start(
+                VerbPath(model="sum", version=None, label=None, verb="predict"),
+                b'{"instances": [[1, 2, 3]]}',
+                timeout_s=None,
+                explain=False,
+                request_id="id",
+                on_reply=replies.append,
+                received_s=time.monotonic(),
+                caller=None,
+            )
+
+    # As many as make it send, and then more than wait to be sent: what does not fit is dropped, not waited for.
+    ask(600)
+    assert collector.is_asked.wait(60)
+    ask(3_000)
+    assert [reply.status for reply in replies] == [200] * 3_600
+    tracing.close()
+    assert not collector.answers.is_set(), "it ended while the collector still kept it waiting"
+    collector.answers.set()
