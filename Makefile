@@ -26,7 +26,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-long test-ray ray-race kubernetes recipes fuzz fuzz-codecs schemathesis soak chaos attack serve load race bench bench-gpu check lint types rules docs op-page dashboard protos \
-        invariant dockerfile compose docker-steps format lock clean
+        invariant dockerfile compose docker-steps image-here format lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -159,6 +159,9 @@ compose: setup ## docker-compose.yml against the Compose schema
 
 docker-steps: setup ## Run the image's steps in a clean directory, without a container engine
 	@$(BIN)/python scripts/run_image_steps.py
+
+image-here: setup ## Build the image with buildah over a base of Debian's packages, measure it, run the server in it
+	@PYTHON=$(BIN)/python scripts/build_image_here.sh $(ARGS)
 
 format: setup ## Format and fix what ruff can
 	@$(BIN)/ruff check --fix .

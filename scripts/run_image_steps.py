@@ -272,7 +272,10 @@ def health(image: Image, environment: dict[str, str]) -> subprocess.CompletedPro
 
 
 def main() -> int:
-    """Build and use the image that ``docker build .`` would make."""
+    """Build and use the image that ``docker build .`` would make; ``--export DIRECTORY`` writes its context alone."""
+    if sys.argv[1:2] == ["--export"]:
+        export_context(Path(sys.argv[2]))
+        return 0
     stages = {stage.name: stage for stage in parse((REPOSITORY / "Dockerfile").read_text())}
     with tempfile.TemporaryDirectory(prefix="rowwise-image-") as directory:
         root = Path(directory).resolve()

@@ -97,8 +97,8 @@ class Tracing:
     def close(self) -> None:
         """Send what is left, for a moment at most, and stop.
 
-        The packages wait for a collector that does not answer, again and again, for most of a minute. So they are left to
-        a thread that nobody waits for longer than that moment.
+        The packages wait for a collector that does not answer, again and again, for most of a minute. So they are left
+        to a thread that nobody waits for longer than that moment.
         """
         ending = threading.Thread(target=self._provider.shutdown, name="rowwise-spans", daemon=True)
         ending.start()
