@@ -47,7 +47,10 @@ def read_table(path: Path) -> ProcessTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one process has. ``started_s`` is in seconds since 1970, ``cpu_s`` of all its threads together."""
+    """What one process has. ``started_s`` is in seconds since 1970, ``cpu_s`` of all its threads together.
+
+    ``age_s``: seconds since it was started, whatever was done to the clock.
+    """
 
     resident_bytes: int
     n_descriptors: int
@@ -55,6 +58,7 @@ class Usage:
     n_threads: int
     cpu_s: float
     started_s: float
+    age_s: float
 
 
 def usage_of(pid: int) -> Usage | None:
@@ -71,13 +75,15 @@ def usage_of(pid: int) -> Usage | None:
     except OSError:
         return None
     soft = next(line.split()[3] for line in limits.splitlines() if line.startswith("Max open files"))
+    started_after_boot_s = int(fields[19]) / _TICKS_PER_S
     return Usage(
         resident_bytes=int(fields[21]) * _PAGE_BYTES,
         n_descriptors=n_descriptors,
         max_descriptors=int(soft) if soft.isdigit() else 2**63 - 1,
         n_threads=int(fields[17]),
         cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_PER_S,
-        started_s=_booted_s() + int(fields[19]) / _TICKS_PER_S,
+        started_s=_booted_s() + started_after_boot_s,
+        age_s=time.clock_gettime(time.CLOCK_BOOTTIME) - started_after_boot_s,
     )
 
 

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import platform
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -133,13 +132,13 @@ class ServerState:
         )
         settings, looked = self._settings(), self._looked
         # The first of them is there as long as the server.
-        started_s = min((usage.started_s for usage in looked.usages.values()), default=time.time())
+        age_s = max((usage.age_s for usage in looked.usages.values()), default=0.0)
         reasons = self._catalog.readiness()
         return {
             "version": version("rowwise"),
             "tensorflow": _tensorflow(),
             "python": platform.python_version(),
-            "uptime_s": round(time.time() - started_s, 3),
+            "uptime_s": round(age_s, 3),
             "ready": not reasons,
             "settings_sha256": settings_sha256(settings),
             "devices": devices,

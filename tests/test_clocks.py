@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[1]
 MAY_ASK: dict[str, str] = {
     "server/batch_log.py": "says when a batch ran, to people",
     "server/build/compile.py": "says when an artifact was built, to people",
+    "server/logs.py": "says when something was logged, to people",
+    "server/processes.py": "says when processes were started, to people",
     "server/rights/audit.py": "says when who did what, to people",
     "server/rights/expiry.py": "says when tokens end, to people",
     "server/shared_store/documents.py": "says when a version was registered or activated, to people",
