@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import json
 import os
 import re
 import ssl
@@ -71,6 +72,44 @@ def test_compose_builds_stages_that_the_dockerfile_has() -> None:
     stages = {stage.name for stage in parse((ROOT / "Dockerfile").read_text())}
     targets = {service["build"]["target"] for service in compose()["services"].values() if "build" in service}
     assert targets <= stages
+
+
+def test_services_reach_each_other_by_names_and_ports_that_there_are() -> None:
+    services = compose()["services"]
+    written = [json.dumps(service) for service in services.values()]
+    written += [path.read_text() for path in sorted((ROOT / "deploy").rglob("*.yml")) if "test" not in path.name]
+    named = {
+        (host, int(port))
+        for text in written
+        for host, port in re.findall(r"""(?:http://|["'])([a-z]+):(\d+)["'/\s]""", text)
+    }
+    assert {("server", 8000), ("prometheus", 9090)} <= named
+    for host, port in named:
+        inside = [int(entry.rsplit(":", 1)[1]) for entry in services[host]["ports"]]
+        assert port in inside, f"{host}:{port}"
+    depended = {name for service in services.values() for name in service.get("depends_on", ())}
+    assert depended <= set(services)
+    stages = {stage.name: stage for stage in parse((ROOT / "Dockerfile").read_text())}
+    for name, service in services.items():
+        if "build" in service:
+            instructions = stages[service["build"]["target"]].instructions
+            exposed = {int(argument) for instruction, argument in instructions if instruction == "EXPOSE"}
+            assert {int(entry.rsplit(":", 1)[1]) for entry in service["ports"]} == exposed, name
+            declared = {
+                argument.partition("=")[0]
+                for instruction, argument in stages["build"].instructions
+                if instruction == "ARG"
+            }
+            assert set(service["build"].get("args", {})) <= declared
+    needs = dict(stages["server"].instructions)
+    assert needs["VOLUME"] in {mount.split(":")[1] for mount in services["server"]["volumes"]}
+
+
+def test_every_variable_that_compose_sets_is_a_setting() -> None:
+    from server.settings import Settings
+
+    for line in compose()["services"]["server"]["environment"]:
+        assert line.partition("=")[0].removeprefix("ROWWISE_").lower() in Settings.model_fields
 
 
 def test_what_the_dockerfile_copies_is_in_the_build_context() -> None:
