@@ -23,29 +23,29 @@ SECONDS = (25e-6, 50e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 1e-2, 25e-3, 5e-2
 class HistogramSeries:
     """The observations under one set of labels."""
 
-    __slots__ = ("_bounds", "_counts", "total")
+    __slots__ = ("_bounds", "counts", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         #: By bound, the last one for what is above all of them.
-        self._counts = [0] * (len(bounds) + 1)
+        self.counts = [0] * (len(bounds) + 1)
         #: The sum of the values.
         self.total = 0.0
 
     @property
     def n(self) -> int:
         """How many values were counted."""
-        return sum(self._counts)
+        return sum(self.counts)
 
     def observe(self, value: float, n: int = 1) -> None:
         """Count ``n`` observations of a value."""
-        self._counts[bisect_left(self._bounds, value)] += n
+        self.counts[bisect_left(self._bounds, value)] += n
         self.total += value * n
 
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
         """Show what was counted."""
         names = [*map(floatToGoString, self._bounds), "+Inf"]
-        family.add_metric(labels, list(zip(names, accumulate(self._counts), strict=True)), self.total)
+        family.add_metric(labels, list(zip(names, accumulate(self.counts), strict=True)), self.total)
 
 
 class QuickHistogram(Collector):

@@ -88,13 +88,15 @@ class VersionRequests:
     def __init__(self, counter: Callable[..., Count], labels: tuple[str, str, str]) -> None:
         self._counter = counter
         self._labels = labels
-        self._counted: dict[tuple[int, str], Count] = {}
+        #: By code, or by code and reason where there is one: answers have none, and are most.
+        self._counted: dict[int | tuple[int, str], Count] = {}
 
     def request(self, code: int, n: int = 1, *, reason: str = "") -> None:
         """Count ``n`` requests that were answered with ``code``, for ``reason``; 499: their callers had left."""
-        count = self._counted.get((code, reason))
+        key = (code, reason) if reason else code
+        count = self._counted.get(key)
         if count is None:
-            count = self._counted[code, reason] = self._counter(*self._labels, str(code), reason)
+            count = self._counted[key] = self._counter(*self._labels, str(code), reason)
         count(n)
 
     def waited(self, queue_s: float, n: int = 1) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
@@ -66,7 +67,9 @@ class EntryStatistics:
 
     def succeeded(self, *, took_s: float, queue_s: float) -> None:
         """Count a request that has its outputs."""
-        self.took.observe(took_s)
+        took = self.took  # what its ``observe`` does: a call costs as much again
+        took.counts[bisect_left(SECONDS, took_s)] += 1
+        took.total += took_s
         self.queued_s += queue_s
 
     @property
