@@ -56,7 +56,7 @@ class Metrics:
 
     def __init__(self, *, process: bool = True, requests: RequestCounts | None = None) -> None:
         # A series for the time when each counter was made doubles their number, and tells what its reset does.
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         if process:
             ProcessCollector(registry=self.registry)
