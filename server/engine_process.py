@@ -64,7 +64,7 @@ def run_engine(orders: Orders) -> int:
 
 
 async def _serve(orders: Orders, store: ModelStore) -> int:
-    settings, runtime = _without_access_log(orders.settings), orders.runtime
+    settings, runtime = orders.settings, orders.runtime
     counts = RequestCounts(
         Tally(runtime.tally(ENGINE)),
         others=lambda: [path for path in map(runtime.tally, orders.workers) if path.exists()],
@@ -128,7 +128,7 @@ async def _serve(orders: Orders, store: ModelStore) -> int:
     reloading = Reloading(
         settings,
         change,
-        read=lambda: _without_access_log(read_settings(runtime.settings)),
+        read=partial(read_settings, runtime.settings),
         renew=renew,
     )
     loop.add_signal_handler(signal.SIGHUP, reloading.reload)
@@ -144,8 +144,3 @@ async def _serve(orders: Orders, store: ModelStore) -> int:
         end.close()
         context.term()
     return 0
-
-
-def _without_access_log(settings: Settings) -> Settings:
-    """Callers' requests are logged where they come in."""
-    return settings.model_copy(update={"access_log": False})

@@ -22,7 +22,7 @@ import httptools
 
 from server.link.errors import EngineGone
 from server.web.bodies import Receive, Send
-from server.web.front import IS_PREDICTION, REQUEST_ID, App, Scope
+from server.web.front import IS_FORWARDED, IS_PREDICTION, REQUEST_ID, App, Scope
 from server.web.interfaces import RequestMetrics
 from server.web.status import CLIENT_GONE, error_reply
 
@@ -207,7 +207,8 @@ class FromWorkers:
         """Serve one connection of a worker."""
         peers = [value for name, value in scope.get("headers", ()) if name == _PEER]
         headers = [header for header in scope.get("headers", ()) if header[0] != _PEER]
-        await self._app({**scope, "headers": headers, "client": _address(peers)}, receive, send)
+        told = {"headers": headers, "client": _address(peers), IS_FORWARDED: True}
+        await self._app({**scope, **told}, receive, send)
 
 
 def _address(peers: Iterable[bytes]) -> tuple[str, int] | None:

@@ -32,7 +32,18 @@ from server.web.reply_bytes import GoodHeads
 from server.web.request_headers import PredictHeaders, RequestIds
 from server.web.status import CLIENT_GONE, Reply, error_reply, options_reply, stopped_reply
 
-__all__ = ["GRANT", "IS_PREDICTION", "REQUEST_ID", "App", "Front", "PreparedApp", "Probes", "Scope", "send_reply"]
+__all__ = [
+    "GRANT",
+    "IS_FORWARDED",
+    "IS_PREDICTION",
+    "REQUEST_ID",
+    "App",
+    "Front",
+    "PreparedApp",
+    "Probes",
+    "Scope",
+    "send_reply",
+]
 
 Scope = dict[str, Any]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -58,11 +69,12 @@ class PreparedApp(Protocol):
         """Serve one ASGI connection."""
 
 
-#: Keys in the scope that the application behind sees: the request's id, whether it asks for a prediction, and, once it
-#: is known, what its caller may do.
+#: Keys in the scope that the application behind sees: the request's id, whether it asks for a prediction, once it is
+#: known what its caller may do, and, for the front, whether another process took it in, which has logged it.
 REQUEST_ID = "rowwise.request_id"
 IS_PREDICTION = "rowwise.is_prediction"
 GRANT = "rowwise.grant"
+IS_FORWARDED = "rowwise.is_forwarded"
 
 _LOG = logging.getLogger("rowwise.web")
 
@@ -169,7 +181,7 @@ class Front:
             status = await self._pass_on(scope, receive, send, request_id)
         else:
             status = await self._predict(verb_path, headers, request_id, scope, receive, send)
-        if self.has_access_log:
+        if self.has_access_log and IS_FORWARDED not in scope:
             duration_ms = (time.perf_counter() - started_s) * 1e3
             log_access(scope["method"], path, status, duration_ms, request_id)
 

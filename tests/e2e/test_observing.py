@@ -135,6 +135,9 @@ def test_no_line_of_the_log_holds_an_input_and_each_request_is_there_by_its_id(o
     assert any(line["level"] == "debug" for line in lines)
     logged = {line.get("request_id"): line for line in lines if line["logger"] == "rowwise.access"}
     assert {f"asked-{n}" for n in (*range(1, 15), 20)} <= logged.keys()
+    # Where it came in, and not again where it was answered.
+    assert [line["process"] for line in lines if line.get("path") == "/v1/models/number"] == ["worker 1"]
+    assert logged["asked-20"]["process"] == "engine", "gRPC's port is the engine's"
     assert logged["asked-1"]["status"] == 200
     assert logged["asked-1"]["path"] == PREDICT
     assert logged["asked-3"]["status"] == 400
