@@ -43,7 +43,8 @@ class Mounted:
         """Return the command that runs another one in the image, as its user."""
         user = self.config["User"]
         return [
-            "bwrap", "--ro-bind", str(self.root), "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
+            "bwrap", "--ro-bind", str(self.root), "/", "--proc", "/proc", "--dev", "/dev",
+            "--perms", "1777", "--tmpfs", "/tmp", "--perms", "1777", "--tmpfs", "/dev/shm",
             "--bind", str(volume), next(iter(self.config["Volumes"])), "--chdir", self.config["WorkingDir"],
             "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", *options, "--clearenv",
             *(part for name, value in (self.environment | environment).items() for part in ("--setenv", name, value)),
