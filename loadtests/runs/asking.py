@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from loadtests.runs.questions import Question, Questions
+from loadtests.runs.questions import AUTHORIZATION, Question, Questions
 from rowwise._calls import JSON, Calls
 from rowwise._http import Connection, Target, model_path
 from rowwise._metadata import RemoteSignature
@@ -63,8 +63,6 @@ class Asker:
         else:
             path, made = model_path(asked.model, None, "/infer", api="v2"), _in_binary(asked, signature)
         common = [("Content-Type", "application/octet-stream" if form == "binary" else JSON["Content-Type"])]
-        if self._token:
-            common.append(("Authorization", f"Bearer {self._token}"))
         # Work that nobody waits for any more is the server's to drop.
         common.append(("X-Request-Timeout-Ms", str(max(1, round(self._timeout_s * 1e3)))))
         return Questions(
@@ -76,7 +74,7 @@ class Asker:
             is_binary=form == "binary",
             tolerance=tolerance,
             source=asked.source,
-        )
+        ).by(self._token)
 
     def tried(self, questions: Questions) -> Questions:
         """Ask the first question, and return all of them if it was answered."""
@@ -99,7 +97,7 @@ class Asker:
             content=question.body,
             repeats=True,
             # The connection has the token already.
-            headers={name: value for name, value in (*questions.headers, *question.headers) if name != "Authorization"},
+            headers={name: value for name, value in (*questions.headers, *question.headers) if name != AUTHORIZATION},
         )
         try:
             body: bytes = self._connection.run(self._calls.send(request)).content

@@ -18,8 +18,8 @@ from loadtests.runs.observations import Column, Observations
 
 __all__ = ["Curves", "Failure", "Figures", "Interval", "curves", "figures", "figures_by_model", "timeline"]
 
-#: These ended without an answer.
-_UNANSWERED = ("no answer", "never sent")
+#: These ended without an answer. The server says 504 where it gave a request up by the time that it was told.
+_UNANSWERED = ("no answer", "never sent", "status 504")
 _N_INTERVALS = 60
 _N_BINS = 48
 #: Shares at which the distribution is drawn: dense where it is looked at.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ import numpy as np
 from loadtests.workload import TOLERANCE, equal
 from rowwise.values import decode_json
 
-__all__ = ["Judge", "Question", "Questions"]
+__all__ = ["AUTHORIZATION", "Judge", "Question", "Questions"]
+
+AUTHORIZATION = "Authorization"
 
 #: Answers to one request that are remembered as right: batches of different sizes differ in the last bits.
 _MAX_REMEMBERED = 64
@@ -57,6 +59,11 @@ class Questions:
             lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
             made.append(f"POST {self.path} HTTP/1.1\r\n{lines}\r\n".encode() + question.body)
         return made
+
+    def by(self, token: str | None) -> Questions:
+        """Return the same questions by somebody with another token; None: with none."""
+        headers = tuple(header for header in self.headers if header[0] != AUTHORIZATION)
+        return replace(self, headers=(*headers, (AUTHORIZATION, f"Bearer {token}")) if token else headers)
 
     def judge(self) -> Judge:
         """Return what judges answers."""

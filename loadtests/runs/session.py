@@ -69,6 +69,7 @@ class Order:
     baseline: tuple[tuple[str, str], ...] = ()
     repeats: int = 3
     token: str | None = None
+    compare_token: str | None = None
     ca: str | None = None
 
     def settings(self) -> dict[str, Any]:
@@ -166,10 +167,13 @@ def _other(order: Order, questions: Sequence[Questions], view: View, stack: Exit
         name, url, token = "looped baseline", server.url, None
     elif order.compare is not None:
         # The same server twice tells what two runs differ by.
-        name = f"{order.compare} (again)" if order.compare == order.url else order.compare
-        url, token = order.compare, order.token
+        is_again = order.compare == order.url
+        name = f"{order.compare} (again)" if is_again else order.compare
+        # One server's token is not the other's to know.
+        url, token = order.compare, order.token if is_again else order.compare_token
     else:
         return None
+    questions = [each.by(token) for each in questions]
     asker = Asker(url, token=token, ca=order.ca, timeout_s=order.load.timeout_s)
     try:
         for each in questions:
@@ -224,7 +228,10 @@ def _probe(crew: Crew, load: Load, callers: int, view: View) -> float:
     """Return what a closed loop gets in a moment, requests a second."""
     view.stage(f"a probe with {callers} callers", length_s=_PROBE_S)
     short = replace(load, rate=None, callers=callers, warmup_s=0.2, duration_s=_PROBE_S, max_requests=100_000)
-    return figures(crew.run(short)).requests_per_s
+    seen = crew.run(short)
+    if crew.was_interrupted:
+        raise KeyboardInterrupt
+    return figures(seen).requests_per_s
 
 
 def _report(

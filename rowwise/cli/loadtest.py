@@ -42,7 +42,7 @@ class _Arrivals(StrEnum):
 
 def loadtest(
     url: Annotated[
-        str, typer.Argument(metavar="[URL]", help="The server. No environment variable names it.")
+        str, typer.Argument(metavar="URL", help="The server. No environment variable names it.")
     ] = _LOOPBACK,
     *,
     models: Annotated[
@@ -118,6 +118,15 @@ def loadtest(
             show_default=False,
         ),
     ] = None,
+    compare_token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="ROWWISE_COMPARE_TOKEN",
+            metavar="TOKEN",
+            help="The other server's token: it never gets the first one's.",
+            show_default=False,
+        ),
+    ] = None,
     repeats: Annotated[int, typer.Option(min=1, max=100, help="Runs of each server that is compared.")] = 3,
     p99_ms: Annotated[
         float | None, typer.Option(min=0.001, metavar="MS", help="Target: exit 1 if p99 is above.", show_default=False)
@@ -159,8 +168,9 @@ def loadtest(
 
         rowwise loadtest --record recorded/ --listen 8010        (callers use port 8010 meanwhile)
 
-    Exit codes: 0 all targets met; 1 one was missed, or it could not be measured; 2 the command line is wrong. Ctrl-C
-    ends the load and reports what was measured until then.
+    Ctrl-C ends the load, and what was measured until then is reported.
+
+    Exit codes: 0 all targets met; 1 one was missed, or it could not be measured; 2 the command line is wrong.
     """
     _check_url(url, "URL")
     if record is not None:
@@ -221,6 +231,7 @@ def loadtest(
         baseline=_baselines(baseline, mixed),
         repeats=repeats,
         token=token,
+        compare_token=compare_token,
         ca=str(ca) if ca is not None else None,
     )
     report = _measured(order)

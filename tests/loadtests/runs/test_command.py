@@ -17,6 +17,9 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from loadtests.runs.crew import Crew
+from loadtests.runs.generator import Generator
+from loadtests.runs.questions import Questions
 from rowwise.cli import app
 from tests.loadtests.test_driver import answer, doubled
 
@@ -130,6 +133,23 @@ def test_two_servers_are_compared_in_turn(run: Any, server: Server) -> None:
     assert len(first["runs"]) == len(second["runs"]) == 2
     assert second["name"].endswith("(again)")
     assert len(report["comparison"]["ratios"]["requests_per_s"]["pairs"]) == 2
+
+
+def test_a_token_goes_to_its_own_server_alone(run: Any, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, bool]] = []
+    requests = Questions.requests
+    other = server.url.replace("127.0.0.1", "localhost")
+
+    def watched(questions: Questions, host: str) -> list[bytes]:
+        made = requests(questions, host)
+        seen.append((host, b"s3cr3t" in made[0]))
+        return made
+
+    monkeypatch.setattr(Questions, "requests", watched)
+    monkeypatch.setattr(Crew, "run", lambda crew, load, **_: Generator(crew._plan(load, 0, 1)).run())
+    result, _ = run("--model", "double", "--token", "s3cr3t", "--compare", other, "--repeats", "1", *BRIEF)
+    assert result.exit_code == 0, result.output
+    assert seen == [(server.url.removeprefix("http://"), True), (other.removeprefix("http://"), False)]
 
 
 def test_the_token_is_sent_and_not_reported(run: Any, server: Server) -> None:

@@ -42,15 +42,17 @@ def test_the_warm_up_is_not_counted() -> None:
 
 def test_refusals_have_no_part_in_latency_and_silence_has() -> None:
     rows = [(1.0, 0.010, "right"), (1.1, 0.001, "status 429"), (1.2, 5.0, "no answer"), (1.3, 0.001, "wrong answer")]
+    rows.append((1.4, 4.0, "status 504"))
     found = figures(observed(rows))
-    assert (found.n_requests, found.n_right, found.n_failed) == (4, 1, 3)
-    assert found.failed_share == 0.75
-    assert found.n_latencies == 2
+    assert (found.n_requests, found.n_right, found.n_failed) == (5, 1, 4)
+    assert found.failed_share == 0.8
+    assert found.n_latencies == 3
     assert found.max_ms == pytest.approx(5_000)
     assert {failure.kind: failure.count for failure in found.failures} == {
         "status 429": 1,
         "no answer": 1,
         "wrong answer": 1,
+        "status 504": 1,
     }
     assert found.failures[0].example == "the message of status 429"
 
