@@ -22,6 +22,7 @@
     charts         its pictures as SVG
     page           the report as one HTML file
     views          what is shown meanwhile
+    limits         what each engine can do at most
     recorder       stands between callers and a server, and keeps their examples
 """
 
