@@ -52,8 +52,8 @@ class Load:
     def __str__(self) -> str:
         """Say it in a few words."""
         if self.rate is None:
-            return f"closed loop, {self.callers} callers"
-        return f"open loop, {self.rate:,.4g} requests/s, {self.arrivals} arrivals"
+            return f"{self.callers} callers, closed loop"
+        return f"{self.rate:,.4g} requests/s, open loop ({self.arrivals})"
 
 
 def _part(total: int, index: int, n: int) -> int:

@@ -207,12 +207,12 @@ def _measured(order: Order, crew: Crew, other: Contender | None, view: View) -> 
         )
         interrupted = crew.was_interrupted or other.crew.was_interrupted
         return _Found(choice=choice, seen=versus.seen, load=load, versus=versus, was_interrupted=interrupted)
-    view.stage(f"{load}, by the {choice.engine}", length_s=length_s)
+    view.stage(f"{choice.engine}: {load}", length_s=length_s)
     seen = crew.run(load, engine=choice.engine)
     if choice.engine == "locust" and order.engine == "auto" and seen.busy > BUSY and not crew.was_interrupted:
         reason = f"locust was at work for {seen.busy:.0%} of its core, so this was measured again"
         choice = Choice(engine="driver", reason=reason)
-        view.stage(f"{load}, by the driver: {reason}", length_s=length_s)
+        view.stage(f"driver: {load}", length_s=length_s)
         seen = crew.run(load)
     return _Found(choice=choice, seen=seen, load=load, was_interrupted=crew.was_interrupted)
 

@@ -41,7 +41,7 @@ class BarView:
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=16),
             TextColumn("{task.fields[seen]}"),
             TimeElapsedColumn(),
             console=Console(file=stream),

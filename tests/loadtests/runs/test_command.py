@@ -212,4 +212,4 @@ def test_ctrl_c_reports_what_was_measured(server: Server, tmp_path: Path) -> Non
     assert 0 < report["run"]["elapsed_s"] < 100
     assert report["run"]["figures"]["n_right"] > 50
     assert "Interrupted" in output
-    assert "closed loop, 8 callers" in errors, "not a terminal: plain lines"
+    assert "driver: 8 callers, closed loop" in errors, "not a terminal: plain lines"
