@@ -16,6 +16,8 @@ __all__ = ["Ramp", "Step", "climb"]
 
 #: A step takes longer, up to so many times, for so many answers: of fewer a p99 is the slowest but one.
 _ANSWERS, _LONGEST = 300, 4.0
+#: A step is at least so many times as long as the p99 that is wanted.
+_TARGETS = 10.0
 #: Answers below this share of what was due are no moment's trouble.
 _CLEARLY_LESS = 0.8
 
@@ -45,6 +47,9 @@ def climb(
 ) -> Ramp:
     """Try rates until the search is over, or somebody interrupts it. ``load`` says all but the rate."""
     steps: list[Step] = []
+    # What is answered just within the target has to be answered within the step, most of it.
+    target_s = (targets.p99_ms or 0.0) / 1e3
+    shortest_s = max(load.duration_s, _TARGETS * target_s)
     kept: dict[float, tuple[Observations, Load]] = {}
     last: tuple[Observations, Load] | None = None
     while (rate := search.next_rate) is not None:
@@ -53,7 +58,8 @@ def climb(
             load,
             callers=None,
             rate=rate,
-            duration_s=max(load.duration_s, min(_ANSWERS / rate, _LONGEST * load.duration_s)),
+            warmup_s=max(load.warmup_s, 2 * target_s),
+            duration_s=max(shortest_s, min(_ANSWERS / rate, _LONGEST * shortest_s)),
             seed=load.seed + len(steps),
         )
         seen = crew.run(tried)

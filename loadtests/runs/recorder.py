@@ -113,7 +113,9 @@ def create_app(url: str, recorder: Recorder, *, transport: httpx.AsyncBaseTransp
 
     async def passed_on(request: Request) -> Response:
         body = await request.body()
-        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        # As it was sent: what is quoted in a model's name stays so.
+        path = (request.scope.get("raw_path") or request.url.path.encode()).decode("latin-1")
+        target = path + (f"?{request.url.query}" if request.url.query else "")
         headers = [(name, value) for name, value in request.headers.items() if name not in _OF_A_CONNECTION]
         if "content-encoding" in request.headers:
             headers.append(("content-encoding", request.headers["content-encoding"]))
@@ -122,7 +124,7 @@ def create_app(url: str, recorder: Recorder, *, transport: httpx.AsyncBaseTransp
         except httpx.HTTPError as error:
             return Response(f'{{"error":"the server behind the recorder: {type(error).__name__}"}}', 502)
         if answer.status_code == 200 and request.method == "POST":
-            recorder.keep(request.url.path, body)
+            recorder.keep(path, body)
             recorder.flush()
         kept = {name: value for name, value in answer.headers.items() if name not in _OF_A_CONNECTION}
         return Response(answer.content, answer.status_code, kept)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import resource
 import signal
 import sys
 import threading
@@ -26,6 +27,9 @@ def _tell(progress: Progress) -> None:
 def main() -> None:
     """Run one plan."""
     engine, file = sys.argv[1:]
+    # A connection is an open file, and the usual limit of 1,024 can be raised by anybody to the hard one.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     plan: Plan = pickle.loads(sys.stdin.buffer.read())

@@ -63,6 +63,14 @@ def test_requests_and_answers_pass_as_they_are_and_no_header_is_written(through:
     assert b"secret" not in (recorder.directory / "m.jsonl").read_bytes()
 
 
+def test_a_quoted_name_stays_quoted(through: Any) -> None:
+    client, recorder = through
+    client.post("/v1/models/a%2Fb:predict", content=b'{"instances": [1]}')
+    assert ASKED[0].url.raw_path == b"/v1/models/a%2Fb:predict"
+    assert recorder.n_kept == {"a/b": 1}
+    assert [path.name for path in recorder.directory.iterdir()] == ["a%2Fb.jsonl"]
+
+
 def test_what_is_no_row_of_examples_passes_and_is_counted(through: Any) -> None:
     client, recorder = through
     client.get("/v1/models")
