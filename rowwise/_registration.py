@@ -56,7 +56,10 @@ def prepare(
                 "inputs={'x': tf.TensorSpec([64], tf.float32)}, or decorate it with rowwise.example_model"
             )
         saved_model = scratch / "saved_model"
-        save_example_function(target.value, declared, saved_model)
+        outputs = save_example_function(target.value, declared, saved_model)
+        if len(outputs) > 1 and options.get("outputs") is None:
+            # A signature knows its outputs by their names only.
+            options["outputs"] = outputs
     if declared is not None:
         options["inputs"] = normalized(declared)
     view.show(Stage(name="pack"))

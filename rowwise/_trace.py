@@ -36,8 +36,8 @@ def inputs_of(target: Any) -> Mapping[str, Any] | None:
     return {tensor.name: {"dtype": tensor.dtype, "shape": tensor.shape[1:]} for tensor in tensors} or None
 
 
-def save_example_function(target: Any, inputs: Mapping[str, Any], directory: Path) -> None:
-    """Trace ``target`` for one example and save it into ``directory`` as a SavedModel.
+def save_example_function(target: Any, inputs: Mapping[str, Any], directory: Path) -> tuple[str, ...]:
+    """Trace ``target`` for one example, save it into ``directory`` as a SavedModel, and return its outputs in order.
 
     ``target`` is a plain function (autograph is applied), a ``tf.function``, a ``tf.Module`` with a
     ``__call__``, or a Keras model, whose batch dimension is taken off. ``inputs`` are the shapes of one
@@ -70,6 +70,7 @@ def save_example_function(target: Any, inputs: Mapping[str, Any], directory: Pat
             f"{traced.name} was traced but could not be saved: {error}. If it reads a resource that was made inside "
             "another function, keep it in a module global or an attribute of a tf.Module"
         ) from error
+    return traced.output_names
 
 
 def _tensor_spec(name: str, form: Mapping[str, Any]) -> tf.TensorSpec:

@@ -81,6 +81,11 @@ class ModelSpec(_Strict):
     inputs: dict[str, InputSpec] | None = None
     #: Signature of the uploaded SavedModel that holds the per-example function.
     signature: str = "serving_default"
+    #: Names of its outputs in the order in which metadata and answers have them: a SavedModel's signature has none.
+    #: None keeps an imported function's own, and is by name for a signature.
+    outputs: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] | None = Field(
+        default=None, min_length=1, max_length=1_000
+    )
     #: Whether the first dimension of a SavedModel's signature is a batch's, and so removed; None lets it be recognized.
     batch_dimension: bool | None = None
     #: Batch sizes to compile: "auto" measures powers of two up to ``max_batch`` and stops where they stop paying.

@@ -34,7 +34,9 @@ def padded_body(function: ExampleFunction, axes: Sequence[Axis], lengths: tuple[
         for name, spec in function.inputs.items()
         if name != function.seed_input
     }
-    body = trace_example(function.target, specs, name=function.name, lines=function.target_lines)
+    body = trace_example(
+        function.target, specs, name=function.name, lines=function.target_lines, outputs=function.output_names
+    )
     return body if function.seed_input is None else seeded(body, seed_input=function.seed_input)
 
 

@@ -99,12 +99,15 @@ def trace_example(
     *,
     name: str | None = None,
     lines: SourceLines | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> ExampleFunction:
     """Trace ``fn`` for one example. ``name`` is what messages call it; None takes its own.
 
+    ``outputs`` are the names of its outputs in the order to keep; None keeps the function's.
+
     Shapes: ``inputs`` have no batch dimension; None marks a variable dimension.
-    Errors: DeclarationError if an input is no TensorSpec or of unknown rank; TraceError with the user's own
-        exception as its cause.
+    Errors: DeclarationError if an input is no TensorSpec or of unknown rank, or ``outputs`` are not the function's;
+        TraceError with the user's own exception as its cause.
     """
     specs = {key: _named_spec(key, spec) for key, spec in inputs.items()}
     if not specs:
@@ -118,7 +121,7 @@ def trace_example(
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def flatten(result: Any) -> tuple[tf.Tensor, ...]:
         try:
-            named = named_outputs(result, name)
+            named = _ordered(named_outputs(result, name), outputs, name)
         except DeclarationError as error:
             refusals.append(error)  # autograph raises a copy, with frames for a message
             raise
@@ -183,6 +186,14 @@ def named_outputs(result: Any, function_name: str) -> dict[str, tf.Tensor]:
     if not named:
         raise DeclarationError(f"{function_name} returns nothing: return a tensor, a dict or a tuple of tensors")
     return named
+
+
+def _ordered(named: dict[str, tf.Tensor], order: Sequence[str] | None, function_name: str) -> dict[str, tf.Tensor]:
+    if order is None:
+        return named
+    if sorted(order) != sorted(named):
+        raise DeclarationError(f"{function_name} gives the outputs {sorted(named)}, and declared are {list(order)}")
+    return {key: named[key] for key in order}
 
 
 def _name_of(fn: Any) -> str:

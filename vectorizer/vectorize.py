@@ -60,6 +60,7 @@ def vectorize(
     name: str | None = None,
     lines: SourceLines | None = None,
     random: str = "seeded",
+    outputs: Sequence[str] | None = None,
 ) -> Vectorized:
     """Compile a function of one example into batched graphs and check every one of them.
 
@@ -76,6 +77,8 @@ def vectorize(
     SavedModel's signature, ``saved_source`` reads both from the file.
     ``random="seeded"`` gives a function that draws random numbers one more input, an int64 ``seed`` for each example:
     the same seed gives the same answer in any batch. ``random="refuse"`` refuses such a function.
+    ``outputs`` are the names of its outputs in the order in which answers have them; None keeps the function's own,
+    which is by name for a SavedModel's signature.
 
     Shapes: bucket n's graph takes ``[n, *s]`` for an input of shape ``s`` and gives ``[n, *t]`` for an output.
     Errors: TraceError, DeclarationError, BatchDimensionError, SideEffectError, LoopedOpError, ConversionError,
@@ -89,7 +92,7 @@ def vectorize(
     check_inputs(inputs)
     axes = length_axes(inputs, lengths or {})
     report("trace", 0, 1)
-    function = trace_example(fn, inputs, name=name, lines=lines)
+    function = trace_example(fn, inputs, name=name, lines=lines, outputs=outputs)
     if random not in ("seeded", "refuse"):
         raise DeclarationError(f"random: expected 'seeded' or 'refuse', got {random!r}")
     if random == "seeded" and has_random_ops(function):
@@ -115,9 +118,9 @@ def vectorize(
     probes = make_probes(function, axes, examples=examples, seed=seed)
     check_rows_are_independent(function, probes.ordinary, tolerance=tolerance)
     told = {name for graph in made.graphs.values() for name in graph.structured_outputs}
-    outputs = output_dims(function, axes, probes.answered, told=told)
+    described = output_dims(function, axes, probes.answered, told=told)
     bits = AnswerBits()
-    check = partial(verify_bucket, function, axes, outputs, probes=probes.answered, tolerance=tolerance)
+    check = partial(verify_bucket, function, axes, described, probes=probes.answered, tolerance=tolerance)
     parity: list[ParityRecord] = []
     for done, bucket in enumerate(grid):
         report("check", done, len(grid))
@@ -142,12 +145,12 @@ def vectorize(
         bitwise_groups=bits.groups(),
         not_for_xla=tuple(sorted(made.not_for_xla)),
         sizes_known=made.are_for_xla,
-        tolerance={output.dtype.name: output.tolerance(tolerance) for output in outputs},
+        tolerance={output.dtype.name: output.tolerance(tolerance) for output in described},
     )
     vectorized = Vectorized(
         function=function,
         axes=axes,
-        outputs=outputs,
+        outputs=described,
         graphs=made.graphs,
         partitioned=second,
         probes=probes.answered,

@@ -80,6 +80,7 @@ class Declaration:
             allow_looped=self.spec.allow_looped,
             tolerance=self.spec.tolerance,
             random=self.spec.random,
+            outputs=self.spec.outputs,
             examples=self.examples,
             derivatives=[Derivative(**derivative.model_dump()) for derivative in self.spec.derivatives],
             partitioned=partitioned,

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from rowwise._archive import pack
 from rowwise._trace import save_example_function
 from rowwise.targets import load_target
+from server.artifact import Manifest
 from server.build.archive import extract_saved_model
 from server.build.compile import build_artifact
 from server.build.declaration import declaration_of_saved_model
 from server.build.errors import SourceRefused
 from server.spec import ModelSpec
-from vectorizer import LoopedOpError
+from vectorizer import DeclarationError, LoopedOpError
 
 SOURCE = """\
 import tensorflow as tf
@@ -61,6 +63,42 @@ def test_the_certificate_names_the_users_function_and_lines(tmp_path):
     where = {op["op"]: op["where"] for op in certificate["ops"]}
     assert where["MatMul"] == ["ranker.py:8"]
     assert where["Softmax"] == ["ranker.py:8"]
+
+
+def test_outputs_have_the_functions_order_and_not_the_signatures(tmp_path):
+    def predict(x):
+        return {"z": x, "a": tf.reduce_sum(x), "m": x * 2.0}
+
+    outputs = save_example_function(predict, {"x": tf.TensorSpec([3])}, tmp_path / "traced")
+    assert outputs == ("z", "a", "m")
+
+    artifact = build(tmp_path / "traced", tmp_path / "artifact", outputs=outputs, derivatives=["gradient"])
+
+    assert [each.name for each in Manifest.read(artifact).signature.outputs] == ["z", "a", "m"]
+    by_name = declaration_of_saved_model(tmp_path / "traced", ModelSpec(buckets=(1,))).vectorized()
+    assert [each.name for each in by_name.outputs] == ["a", "m", "z"]
+    x = np.float32([[1, 2, 3]])
+    ordered = declaration_of_saved_model(tmp_path / "traced", ModelSpec(buckets=(1,), outputs=outputs)).vectorized()
+    answers = ordered.graphs[next(iter(ordered.graphs))](x=tf.constant(x))
+    np.testing.assert_array_equal(answers["a"], [6.0])
+    np.testing.assert_array_equal(answers["m"], 2 * x)
+
+
+def test_outputs_past_the_tenth_of_a_tuple_are_counted_and_not_spelled(tmp_path):
+    outputs = save_example_function(lambda x: [x + i for i in range(12)], {"x": tf.TensorSpec([])}, tmp_path / "traced")
+
+    spec = ModelSpec(buckets=(1,), outputs=outputs)
+    vectorized = declaration_of_saved_model(tmp_path / "traced", spec).vectorized()
+
+    assert [each.name for each in vectorized.outputs] == [f"output_{i}" for i in range(12)]
+
+
+@pytest.mark.parametrize("outputs", [("a",), ("a", "b", "c"), ("a", "a"), ("a", "B")])
+def test_outputs_that_are_declared_are_those_of_the_function(tmp_path, outputs):
+    save_example_function(lambda x: {"b": x, "a": x}, {"x": tf.TensorSpec([])}, tmp_path / "traced")
+
+    with pytest.raises(DeclarationError, match=r"gives the outputs \['a', 'b'\], and declared are"):
+        declaration_of_saved_model(tmp_path / "traced", ModelSpec(buckets=(1,), outputs=outputs)).vectorized()
 
 
 def test_an_op_that_would_be_looped_is_refused_at_the_users_line(tmp_path):

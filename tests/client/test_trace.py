@@ -145,6 +145,15 @@ def test_a_keras_model_loses_its_batch_dimension_and_names_its_own_inputs(scratc
     assert answer["output"].shape == (2,)
 
 
+def test_the_order_of_several_outputs_goes_up_unless_another_is_asked_for(scratch):
+    inputs = {"x": tf.TensorSpec([2])}
+
+    assert submit(lambda x: {"z": x, "a": x}, scratch, inputs=inputs).spec["outputs"] == ["z", "a"]
+    asked = submit(lambda x: {"z": x, "a": x}, scratch, inputs=inputs, outputs=["a", "z"])
+    assert asked.spec["outputs"] == ["a", "z"]
+    assert "outputs" not in submit(lambda x: x, scratch, inputs=inputs).spec
+
+
 def test_a_saved_model_directory_goes_up_as_it_is(scratch, tmp_path):
     original = tmp_path / "original"
     save_example_function(lambda x: x + 1.0, {"x": tf.TensorSpec([2])}, original)
