@@ -8,6 +8,21 @@ from typing import Annotated
 import typer
 
 from rowwise.cli.options import AllowLooped, Ca, MaxBatch, Spec, Token, Url, connected, spec_options
+from rowwise.cli.registration_options import (
+    Activate,
+    BatchDimension,
+    Buckets,
+    DefaultTimeoutMs,
+    Derivatives,
+    Invariant,
+    Labels,
+    Outputs,
+    Queue,
+    Random,
+    Signature,
+    Tolerance,
+    with_options,
+)
 from rowwise.targets import load_target
 
 __all__ = ["register"]
@@ -29,8 +44,20 @@ def register(
     token: Token = None,
     ca: Ca = None,
     spec: Spec = None,
+    buckets: Buckets = None,
     max_batch: MaxBatch = None,
     allow_looped: AllowLooped = None,
+    signature: Signature = None,
+    batch_dimension: BatchDimension = None,
+    outputs: Outputs = None,
+    queue: Queue = None,
+    default_timeout_ms: DefaultTimeoutMs = None,
+    invariant: Invariant = None,
+    tolerance: Tolerance = None,
+    random: Random = None,
+    derivatives: Derivatives = None,
+    labels: Labels = None,
+    activate: Activate = None,
     on_server: Annotated[
         bool,
         typer.Option(
@@ -74,25 +101,37 @@ def register(
 
     The function is traced here and uploaded with its weights. What one example looks like is said by
     [bold]rowwise.example_model[/bold] or annotations on the function, by [bold]INPUTS[/bold] in its module, or by
-    --spec.
+    --spec. Options go before what --spec says, and that before what the function says itself.
 
     [bold]Examples[/bold]
 
         rowwise register digits models.digits:predict
 
-        rowwise register digits ./exported_model --spec '{"signature": "score"}'
+        rowwise register digits ./exported_model --signature score --buckets 1,8,64
 
-        rowwise register ranker ranker.py:rank --max-batch 128 --allow-looped NonMaxSuppressionV3
+        rowwise register ranker ranker.py:rank --max-batch 128 --allow-looped NonMaxSuppressionV3 --no-activate
 
         rowwise register scorer --source scorer.py --weights scorer.npz --function score
 
     Exit codes: 0 when the model is AVAILABLE, else 1 with the reason on standard error.
     """
-    options = spec_options(spec)
-    if max_batch is not None:
-        options["max_batch"] = max_batch
-    if allow_looped:
-        options["allow_looped"] = allow_looped
+    options = with_options(
+        spec_options(spec),
+        buckets=buckets,
+        max_batch=max_batch,
+        allow_looped=allow_looped,
+        signature=signature,
+        batch_dimension=batch_dimension,
+        outputs=outputs,
+        queue=queue,
+        default_timeout_ms=default_timeout_ms,
+        invariant=invariant,
+        tolerance=tolerance,
+        random=random,
+        derivatives=derivatives,
+        labels=labels,
+        activate=activate,
+    )
     if (target is None) == (source is None):
         raise typer.BadParameter("name a target or a --source, one of them")
     if source is None and (weights is not None or function is not None):

@@ -12,6 +12,7 @@ from rowwise import __version__
 from rowwise.cli import app
 from rowwise.cli.serve import settings_from
 from server.settings import Settings
+from server.spec import ModelSpec
 
 _X = {"name": "x:0", "dtype": "DT_FLOAT", "tensor_shape": {"dim": []}}
 METADATA = {
@@ -206,6 +207,50 @@ def test_register_uploads_and_says_when_it_is_available(run, url, server, archiv
         "max_batch": 16,
         "allow_looped": ["Unique", "Where"],
     }
+
+
+def test_every_field_of_a_registration_that_is_one_value_has_an_option(run, url, server, archive):
+    spec = {"signature": "other", "labels": {"team": "vision", "stage": "old"}, "random": "seeded"}
+    answer = run(
+        *("register", "fresh", archive, "--url", url, "--spec", json.dumps(spec), "--buckets", "1, 8,64"),
+        *("--signature", "score", "--no-batch-dimension", "--outputs", "z,a", "--queue", 9, "--tolerance", 0.01),
+        *("--default-timeout-ms", 250, "--invariant", "--random", "refuse", "--derivative", "gradient"),
+        *("--derivative", "hessian", "--label", "stage=new", "--label", "best", "--no-activate"),
+    )
+
+    assert (answer.exit_code, answer.output) == (0, "fresh version 7 is BUILT\n")
+    sent = json.loads(server.last_parts()["spec"][1])
+    assert sent == {
+        "signature": "score",
+        "labels": {"team": "vision", "stage": "new", "best": ""},
+        "random": "refuse",
+        "buckets": [1, 8, 64],
+        "batch_dimension": False,
+        "outputs": ["z", "a"],
+        "queue": 9,
+        "tolerance": 0.01,
+        "default_timeout_ms": 250,
+        "invariant": True,
+        "derivatives": ["gradient", "hessian"],
+        "activate": False,
+    }
+    ModelSpec.model_validate(sent)
+    assert run("register", "fresh", archive, "--url", url, "--buckets", "auto").exit_code == 0
+    assert json.loads(server.last_parts()["spec"][1]) == {"buckets": "auto"}
+
+
+def test_no_field_of_a_registration_is_forgotten_by_the_options():
+    """Those of several values are JSON: inputs and examples."""
+    named = {name.removesuffix("s") for name in option_names("register")}
+    assert {field.removesuffix("s") for field in ModelSpec.model_fields} - named == {"input", "example"}
+
+
+@pytest.mark.parametrize("buckets", ["", "0", "1,,2", "1,x", "-1", "1.5"])
+def test_batch_sizes_are_numbers(run, archive, buckets):
+    answer = run("register", "fresh", archive, "--buckets", buckets)
+
+    assert answer.exit_code == 2
+    assert "are no batch sizes" in answer.output
 
 
 def test_register_exits_with_1_and_the_reason_where_the_build_fails(run, url, server, archive):
