@@ -12,13 +12,12 @@ from server.protocol import MalformedRequest
 from server.rights import Grant
 from server.settings import Settings
 from server.web import oip_facts
-from server.web.bodies import read_body
 from server.web.errors import NotOffered
 from server.web.front import GRANT
 from server.web.interfaces import Catalog, ResidentModel
+from server.web.management_body import read_small_body
 from server.web.paths import version_number
 from server.web.pointing_routes import asked_by
-from server.web.request_headers import content_length
 
 __all__ = ["oip_model_router", "oip_repository_router"]
 
@@ -71,8 +70,7 @@ def oip_repository_router(catalog: Catalog, settings: Callable[[], Settings]) ->
     router = APIRouter(prefix="/v2/repository", tags=["management"])
 
     async def body_of(request: Request) -> dict[str, Any]:
-        now = settings()
-        return await _read_object(request, limit_bytes=now.max_body_bytes, timeout_s=now.default_timeout_ms / 1e3)
+        return _object(await read_small_body(request, settings()))
 
     @router.post("/index", summary="States of all versions of all models")
     async def index(request: Request) -> list[dict[str, str]]:
@@ -100,19 +98,8 @@ def oip_repository_router(catalog: Catalog, settings: Callable[[], Settings]) ->
     return router
 
 
-async def _read_object(request: Request, *, limit_bytes: int, timeout_s: float) -> dict[str, Any]:
-    """Return the body as a JSON object; nothing at all is an empty one.
-
-    Errors: MalformedRequest; BodyTooLarge; BodyTimeout.
-    """
-    length = request.headers.get("content-length")
-    body = await read_body(
-        request.receive,
-        length_bytes=content_length(None if length is None else length.encode("latin-1")),
-        limit_bytes=limit_bytes,
-        setting="max_body_bytes",
-        timeout_s=timeout_s,
-    )
+def _object(body: bytes) -> dict[str, Any]:
+    """Return a body's JSON object; nothing at all is an empty one. Errors: MalformedRequest."""
     try:
         value = json.loads(body) if body.strip() else {}
     except (ValueError, RecursionError):

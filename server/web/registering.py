@@ -15,14 +15,14 @@ from server.settings import Settings
 from server.spec import ModelSpec
 from server.store.errors import unwritable
 from server.store.records import Intake, VersionRecord
-from server.web.bodies import body_chunks, read_body
+from server.web.bodies import body_chunks
 from server.web.digests import check_digest
 from server.web.errors import BodyTooLarge, RegistrationRefused, UploadNotFound
 from server.web.idempotency import Repeats, content_hash, read_key
 from server.web.interfaces import Catalog
+from server.web.management_body import announced_length, read_small_body
 from server.web.partial_uploads import PartialUploads
 from server.web.registration import UploadedArchive, read_registration, read_spec
-from server.web.request_headers import content_length
 from server.web.source_text import function_name, source_text
 from server.web.uploads import Upload, receive_upload
 
@@ -55,9 +55,9 @@ class Registering:
     async def _read(self, model: str, request: Request, key: str | None) -> VersionRecord:
         content_type = request.headers.get("content-type", "").encode("latin-1")
         kind = content_type.partition(b";")[0].strip().lower()
-        length_bytes = content_length(_raw_header(request, b"content-length"))
         settings = self._settings()
         if kind == b"multipart/form-data":
+            length_bytes = announced_length(request)
             if length_bytes is not None and length_bytes > settings.max_archive_bytes + _FORM_ALLOWANCE_BYTES:
                 raise BodyTooLarge(
                     f"the upload of {length_bytes} bytes",
@@ -76,14 +76,7 @@ class Registering:
                 spec = ModelSpec() if upload.spec is None else read_spec(upload.spec)
                 return await self._settle(model, spec, _uploaded(upload), key, upload.sha256)
         if kind in {b"application/json", b""}:
-            body = await read_body(
-                request.receive,
-                length_bytes=length_bytes,
-                limit_bytes=settings.max_body_bytes,
-                setting="max_body_bytes",
-                timeout_s=settings.default_timeout_ms / 1e3,
-            )
-            return await self._read_json(model, body, settings, key)
+            return await self._read_json(model, await read_small_body(request, settings), settings, key)
         raise RegistrationRefused(
             f"Content-Type {kind.decode('latin-1')[:100]!r} is no registration: send multipart/form-data with "
             "'archive' and 'spec', or application/json with 'import_path' or 'upload'"
@@ -152,7 +145,3 @@ async def _unless_taken(path: Path | None) -> AsyncIterator[None]:
         if path is not None:
             path.unlink(missing_ok=True)  # noqa: ASYNC240 - one system call; a thread would outlive a cancel
         raise
-
-
-def _raw_header(request: Request, name: bytes) -> bytes | None:
-    return next((value for key, value in request.scope["headers"] if key == name), None)
