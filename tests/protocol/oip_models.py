@@ -81,3 +81,9 @@ def written(request: WireRequest, *outputs: Any) -> tuple[dict[str, Any], bytes]
     is_binary = told[b"content-type"] == b"application/octet-stream"
     assert is_binary is (b"inference-header-content-length" in told)
     return json.loads(body[:n_json]), body[n_json:]
+
+
+def assert_same(got: Any, expected: np.ndarray[Any, Any]) -> None:
+    array = np.asarray(got)
+    assert (array.dtype, array.shape) == (expected.dtype, expected.shape)
+    assert octets(array) == octets(expected)

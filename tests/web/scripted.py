@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -372,53 +372,3 @@ class Service:
             for found in family.samples
             if found.name == sample and labels.items() <= found.labels.items()
         )
-
-
-class Wire:
-    """One raw ASGI exchange, for what httpx can't do: leaving early, odd paths, bodies in pieces."""
-
-    def __init__(self, service: Service, method: str, path: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        self._app = service.app
-        self.scope = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "headers": list(headers),
-            "client": LOCAL,
-            "server": ("127.0.0.1", 8000),
-            "scheme": "http",
-            "root_path": "",
-            "http_version": "1.1",
-        }
-        self.incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self.sent: list[dict[str, Any]] = []
-
-    def put(self, body: bytes = b"", *, more: bool = False) -> None:
-        """Let a piece of the body arrive."""
-        self.incoming.put_nowait({"type": "http.request", "body": body, "more_body": more})
-
-    def leave(self) -> None:
-        """Close the caller's end."""
-        self.incoming.put_nowait({"type": "http.disconnect"})
-
-    async def run(self) -> None:
-        """Serve the exchange to its end."""
-
-        async def send(message: Any) -> None:
-            self.sent.append(message)
-
-        await self._app(self.scope, self.incoming.get, send)
-
-    @property
-    def status(self) -> int:
-        """The answer's status."""
-        status: int = self.sent[0]["status"]
-        return status
-
-
-async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
-    """A body in pieces."""
-    for part in parts:
-        yield part

@@ -15,8 +15,9 @@ import pytest
 from server.web.bodies import read_body
 from server.web.content_encoding import PIECE_BYTES, inflated
 from server.web.errors import BodyDamaged, BodyTooLarge, WebError
-from tests.web.scripted import ScriptedModel, Service, Wire, pieces
+from tests.web.scripted import ScriptedModel, Service
 from tests.web.sockets import Connection, Running, over_sockets, total
+from tests.web.wire import Wire, pieces
 
 ONE = json.dumps({"instances": [[1, 2, 3]]}).encode()
 COMPRESSED = {"gzip": gzip.compress(ONE), "x-gzip": gzip.compress(ONE), "deflate": zlib.compress(ONE)}

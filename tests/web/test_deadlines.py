@@ -15,8 +15,9 @@ import pytest
 from server.batching import ModelUnloaded
 from server.web.paths import VerbPath
 from server.web.status import Reply
-from tests.web.scripted import ScriptedAnswer, ScriptedModel, Service, Wire, pieces
+from tests.web.scripted import ScriptedAnswer, ScriptedModel, Service
 from tests.web.test_hot_lane import Connection, Running, over_sockets, request, total, until
+from tests.web.wire import Wire, pieces
 
 HEAD = b"POST /v1/models/sum:predict HTTP/1.1\r\nHost: test\r\n"
 BODY = b'{"instances": [[1, 2, 3]]}'

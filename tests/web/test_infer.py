@@ -12,8 +12,9 @@ import pytest
 from server.batching import QueueFull
 from server.protocol import OipFormat
 from server.signature import ModelSignature, TensorSignature
-from tests.web.scripted import REMOTE, ScriptedModel, Service, pieces
+from tests.web.scripted import REMOTE, ScriptedModel, Service
 from tests.web.sockets import Answer, Connection, Running, over_sockets
+from tests.web.wire import pieces
 
 PATH = "/v2/models/sum/infer"
 X = {"name": "x", "shape": [1, 3], "datatype": "FP32"}
