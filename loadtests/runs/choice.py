@@ -14,8 +14,8 @@ Engine = Literal["driver", "locust"]
 
 #: A generator that was at work for this share of a core may itself have been the limit.
 BUSY = 0.9
-#: What one locust process is trusted with, requests a second: a fifth of what fills a core with it. Measured
-#: against a server that answers at once, on an AMD EPYC with other work on it: 2,500, where the driver's is 17,000.
+#: What one locust process is trusted with, requests a second: a fifth of what fills a core with it. Measured against a
+#: server that answers at once, on a busy AMD EPYC: 2,200 to 2,500, where the driver does 15,000 to 18,000.
 LOCUST_REQUESTS_PER_S = 500.0
 
 

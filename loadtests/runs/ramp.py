@@ -17,7 +17,7 @@ __all__ = ["Ramp", "Step", "climb"]
 #: A step takes longer, up to so many times, for so many answers: of fewer a p99 is the slowest but one.
 _ANSWERS, _LONGEST = 300, 4.0
 #: A step is at least so many times as long as the p99 that is wanted.
-_TARGETS = 10.0
+_TARGETS = 5.0
 #: Answers below this share of what was due are no moment's trouble.
 _CLEARLY_LESS = 0.8
 

@@ -110,13 +110,14 @@ def test_a_mix_of_models_with_recorded_inputs(run: Any, server: Server, tmp_path
     assert [model["n_questions"] for model in report["models"]] == [2, 4]
 
 
+@pytest.mark.long  # what it does is tried without a server in test_ramp.py
 def test_a_ramp_says_what_it_found_and_why_it_stopped(run: Any, server: Server) -> None:
     def script(path: str, body: bytes) -> list[bytes]:
         time.sleep(0.02)
         return Doubling()(path, body)
 
     server.script = script
-    result, report = run("--model", "double", "--ramp", "--p99-ms", "2000", "--precision", "0.5", *BRIEF)
+    result, report = run("--model", "double", "--ramp", "--p99-ms", "500", "--precision", "0.5", *BRIEF)
     assert result.exit_code == 0, result.output
     found = report["ramp"]
     # One request at a time, 20 ms each, makes 50 a second, whatever else the machine does.
