@@ -102,8 +102,29 @@ def as_fields(_app: Sphinx, _what: str, _name: str, _object: Any, _options: Any,
     lines[:] = fields
 
 
+class CommandReference(SphinxDirective):
+    """``{command-reference}``: usage, help, examples and options of every command."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return what the commands themselves say as nodes."""
+        sys.path.insert(0, str(ROOT))
+        from scripts import command_reference
+
+        for path in (ROOT / "rowwise" / "cli").rglob("*.py"):
+            self.env.note_dependency(str(path))
+        lines = command_reference.exit_code_lines() if self.name == "exit-codes" else command_reference.command_lines()
+        text = StringList()
+        for line in lines:
+            text.append(line, "commands")
+        node = nodes.Element()
+        self.state.nested_parse(text, 0, node)
+        return node.children
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive."""
     app.add_directive("settings-table", SettingsTable)
     app.connect("autodoc-process-docstring", as_fields)
+    app.add_directive("command-reference", CommandReference)
+    app.add_directive("exit-codes", CommandReference)
     return {"parallel_read_safe": True}

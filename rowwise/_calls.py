@@ -145,6 +145,13 @@ class Calls:
             raise BadAnswer(f"model {name!r}: {tail.strip('/')} is no JSON object: {str(document)[:200]}")
         return document
 
+    def metadata(self, name: str, version: int | None) -> Steps[dict[str, Any]]:
+        """Return what a version takes and gives; None: the active one."""
+        metadata = yield from self.ask(model_path(name, version, "/metadata"))
+        if not isinstance(metadata, dict):
+            raise BadAnswer(f"model {name!r}: its metadata is no JSON object: {str(metadata)[:200]}")
+        return metadata
+
     def ready(self) -> Steps[bool]:
         """Return whether the server is."""
         try:

@@ -31,6 +31,11 @@ class Pointing:
         self._calls.forget(name)
         return VersionStatus.from_json(answer)
 
+    def unload(self, name: str) -> Steps[None]:
+        """Let no version answer."""
+        yield from self._calls.tell("POST", model_path(name, None, "/unload", api="v2/repository"))
+        self._calls.forget(name)
+
     def labels(self, name: str) -> Steps[dict[str, int]]:
         """Return where labels lead to."""
         labels = yield from self._field(name, "labels")

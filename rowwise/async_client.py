@@ -148,6 +148,10 @@ class AsyncClient:
         """As ``Client.certificate``."""
         return await self._connection.run(self._calls.document(name, version, "/certificate"))
 
+    async def metadata(self, name: str, version: int | None = None) -> dict[str, Any]:
+        """As ``Client.metadata``."""
+        return await self._connection.run(self._calls.metadata(name, version))
+
     async def costs(self, name: str, version: int | None = None) -> dict[str, Any]:
         """As ``Client.costs``."""
         return await self._connection.run(self._calls.document(name, version, "/costs"))
@@ -159,6 +163,10 @@ class AsyncClient:
     async def rollback(self, name: str) -> VersionStatus:
         """As ``Client.rollback``."""
         return await self._connection.run(self._pointing.rollback(name))
+
+    async def unload(self, name: str) -> None:
+        """As ``Client.unload``."""
+        await self._connection.run(self._pointing.unload(name))
 
     async def labels(self, name: str) -> dict[str, int]:
         """As ``Client.labels``."""

@@ -222,6 +222,10 @@ class Client:
         """Return how each op of the model was vectorized and how it was checked. None: the active version."""
         return self._connection.run(self._calls.document(name, version, "/certificate"))
 
+    def metadata(self, name: str, version: int | None = None) -> dict[str, Any]:
+        """Return the inputs and outputs of a version, as TensorFlow Serving tells them. None: the active one."""
+        return self._connection.run(self._calls.metadata(name, version))
+
     def costs(self, name: str, version: int | None = None) -> dict[str, Any]:
         """Return the measured cost of every bucket in every execution mode. None: the active version."""
         return self._connection.run(self._calls.document(name, version, "/costs"))
@@ -233,6 +237,10 @@ class Client:
     def rollback(self, name: str) -> VersionStatus:
         """Make the version the active one that was before the active one; return it."""
         return self._connection.run(self._pointing.rollback(name))
+
+    def unload(self, name: str) -> None:
+        """Let no version answer any more, also after a restart; ``activate`` ends that. Nothing is deleted."""
+        self._connection.run(self._pointing.unload(name))
 
     def labels(self, name: str) -> dict[str, int]:
         """Return the labels of a model that were set, with the version that each leads to."""

@@ -22,6 +22,7 @@ _SENTENCES = {
     "measure": "measuring costs",
     "write": "writing",
     "load": "loading and warming",
+    "rounds": "measuring both forms in turns",
 }
 
 

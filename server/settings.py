@@ -2,7 +2,7 @@
 
 A setting comes from the command line, else from the environment (``ROWWISE_`` and its name in capitals), else from the
 file that ``config`` names, else from its default here. Nobody else reads the environment. The file is TOML with the
-names of this class as its keys.
+names of this class as its keys; a table ``client`` in it is the command line's.
 """
 
 from __future__ import annotations
@@ -245,4 +245,5 @@ def _file(path: Path) -> dict[str, Any]:
         raise ValueError(f"the settings in {str(path)!r} can't be read: {reason}") from None
     if "config" in values:
         raise ValueError(f"the settings in {str(path)!r} name another file: 'config' belongs in the command line")
-    return values
+    # A person's commands may have theirs in the same file: rowwise/cli/client_settings.py.
+    return {name: value for name, value in values.items() if name != "client"}

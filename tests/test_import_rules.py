@@ -28,6 +28,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server.invariant": {"server.artifact"},
     "server.spec": {"pydantic"},
     "server.settings": {"pydantic", "pydantic_settings", "server.rights"},
+    "server.settings_origins": {"pydantic", "pydantic_settings", "server.settings", "server.toml_lines"},
+    "server.toml_lines": set(),
     # Knows no HTTP: who is asked for what is in server.web.scopes.
     "server.rights": {"pydantic"},
     "server.metrics": {
@@ -138,7 +140,19 @@ MAY_IMPORT: dict[str, set[str]] = {
         "uvicorn",
         "server",
     },
-    "rowwise": {"httpx", "keras", "numpy", "orjson", "pydantic", "rich", "server", "tensorflow", "typer", "vectorizer"},
+    "rowwise": {
+        "PIL",
+        "httpx",
+        "keras",
+        "numpy",
+        "orjson",
+        "pydantic",
+        "rich",
+        "server",
+        "tensorflow",
+        "typer",
+        "vectorizer",
+    },
     # The load tests are a program of their own, which one command starts.
     "rowwise.cli.loadtest": {"loadtests", "rowwise", "typer"},
     "loadtests": {
@@ -180,6 +194,7 @@ NOT_IN_BATCHING = {"asyncio", "datetime", "random", "secrets", "socket", "thread
 #: The only files that may read or write the process environment, each with its reason.
 MAY_USE_ENVIRONMENT: dict[str, str] = {
     "models/training.py": "a model stands alone, so it asks by itself where trained weights are kept",
+    "rowwise/cli/colours.py": "--no-color is NO_COLOR, for every library and child process that prints",
     "server/build/supervisor.py": "gives the builder an environment without the server's tokens",
     "server/thread_pools.py": "TensorFlow can be told of pools of threads only through its variable",
     "server/xla_cache.py": "XLA can be told where to keep executables only through its variable",

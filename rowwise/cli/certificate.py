@@ -6,17 +6,17 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from rowwise.cli.certificate_report import certificate_report
-from rowwise.cli.options import AsJson, Ca, Token, Url, Version, connected
+from rowwise.cli.options import AsJson, Ca, ModelName, Token, Url, Version, connected
 from rowwise.cli.report import cost_chart, cost_table
+from rowwise.cli.screen import screen
 
 __all__ = ["certificate"]
 
 
 def certificate(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the model.")],
+    name: ModelName,
     *,
     version: Version = None,
     as_json: AsJson = False,
@@ -41,7 +41,7 @@ def certificate(
     if as_json:
         typer.echo(json.dumps({"certificate": document, "costs": costs} if with_costs else document, indent=1))
         return
-    console = Console()
+    console = screen()
     console.print(certificate_report(document))
     if costs is not None:
         console.print(cost_table(costs), cost_chart(costs), sep="\n")

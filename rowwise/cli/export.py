@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rowwise.cli.options import AllowLooped, MaxBatch, Spec, failing_with_reason, spec_options
+from rowwise.cli.exit_codes import failed
+from rowwise.cli.options import AllowLooped, AsJson, MaxBatch, Spec, failing_with_reason, spec_options
 from rowwise.cli.vectorize import declared
 from rowwise.progress import view_for
 from rowwise.targets import load_target
@@ -51,6 +53,7 @@ def export(
     max_batch: MaxBatch = None,
     allow_looped: AllowLooped = None,
     spec: Spec = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write the batched graphs as a plain SavedModel, for TensorFlow Serving and tf.saved_model.load.
 
@@ -80,7 +83,7 @@ def export(
             _export_target(target, options, directory)
         else:
             _export_stored(target, version, store, directory)
-    typer.echo(f"wrote {directory}")
+    typer.echo(json.dumps({"directory": str(directory)}, indent=1) if as_json else f"wrote {directory}")
 
 
 def _export_target(text: str, options: dict[str, Any], directory: Path) -> None:
@@ -97,7 +100,7 @@ def _export_target(text: str, options: dict[str, Any], directory: Path) -> None:
             )
             export_saved_model(vectorized, directory, owner=declaration.owner)
         except (VectorizerError, RowwiseError, ValueError) as error:
-            _fail(error)
+            raise failed(str(error)) from error
 
 
 def _export_stored(name: str, version: int | None, store: Path, directory: Path) -> None:
@@ -111,7 +114,7 @@ def _export_stored(name: str, version: int | None, store: Path, directory: Path)
 
         export_artifact(artifact, directory)
     except (RowwiseError, ValueError, OSError) as error:
-        _fail(error)
+        raise failed(str(error)) from error
 
 
 def _load_tensorflow() -> None:
@@ -119,8 +122,3 @@ def _load_tensorflow() -> None:
 
     quieten()
     load_tensorflow()
-
-
-def _fail(error: Exception) -> None:
-    typer.echo(f"error: {error}", err=True)
-    raise typer.Exit(1) from error

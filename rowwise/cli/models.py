@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from rowwise.cli.options import AsJson, Ca, Token, Url, connected
+from rowwise.cli.screen import screen
 from rowwise.version_status import VersionStatus
 
 __all__ = ["models", "models_table"]
@@ -31,7 +31,7 @@ def models(*, url: Url = "http://127.0.0.1:8000", token: Token = None, ca: Ca = 
     if as_json:
         typer.echo(json.dumps([status.to_json() for status in listed], indent=1))
     elif listed:
-        Console().print(models_table(listed))
+        screen().print(models_table(listed))
     else:
         typer.echo("No models. Register one: rowwise register NAME MODULE:FUNCTION")
 

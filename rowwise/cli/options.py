@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rowwise.cli.completion import model_names
+from rowwise.cli.exit_codes import exit_code_of, failed
 from rowwise.errors import RowwiseClientError
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ __all__ = [
     "AsJson",
     "Ca",
     "MaxBatch",
+    "ModelName",
     "Spec",
     "TimeoutS",
     "Token",
@@ -52,6 +55,9 @@ Ca = Annotated[
         help="Certificates in PEM that an https:// server's is checked with, instead of those of this machine.",
         show_default=False,
     ),
+]
+ModelName = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the model.", autocompletion=model_names, show_default=False)
 ]
 Version = Annotated[
     int | None,
@@ -93,7 +99,7 @@ def connected(
     timeout_s: float = 30.0,
     register_timeout_s: float | None = None,
 ) -> Iterator[Client]:
-    """Give a client; an error of it ends the command with exit code 1 and its sentence on standard error."""
+    """Give a client; an error of it ends the command with its exit code and its sentence on standard error."""
     from rowwise.client import Client  # takes a quarter of a second, which `rowwise serve` has no use for
 
     with (
@@ -105,12 +111,11 @@ def connected(
 
 @contextmanager
 def failing_with_reason() -> Iterator[None]:
-    """End the command with exit code 1 and the reason on standard error where the client fails."""
+    """End the command with the exit code of a client's failure and the reason on standard error."""
     try:
         yield
     except RowwiseClientError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from error
+        raise failed(str(error), exit_code_of(error)) from error
 
 
 def spec_options(text: str | None) -> dict[str, Any]:

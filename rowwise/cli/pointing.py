@@ -6,24 +6,24 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from rowwise.cli.options import AsJson, Ca, Token, Url, connected
+from rowwise.cli.options import AsJson, Ca, ModelName, Token, Url, connected
+from rowwise.cli.screen import screen
 
 __all__ = ["activate", "history", "label", "rollback"]
 
-Name = Annotated[str, typer.Argument(help="Name of the model.")]
 _URL = "http://127.0.0.1:8000"
 
 
 def activate(
-    name: Name,
+    name: ModelName,
     version: Annotated[int, typer.Argument(min=1, help="The version that is to answer.")],
     *,
     url: Url = _URL,
     token: Token = None,
     ca: Ca = None,
+    as_json: AsJson = False,
 ) -> None:
     """Let a version answer in place of the one that does. It is loaded and warmed first; no request fails by it.
 
@@ -33,10 +33,10 @@ def activate(
     """
     with connected(url, token, ca=ca) as client:
         client.activate(name, version)
-    typer.echo(f"{name} version {version} answers")
+    _say_who_answers(name, version, as_json=as_json)
 
 
-def rollback(name: Name, *, url: Url = _URL, token: Token = None, ca: Ca = None) -> None:
+def rollback(name: ModelName, *, url: Url = _URL, token: Token = None, ca: Ca = None, as_json: AsJson = False) -> None:
     """Let the version answer that did before the one that does. A second rollback goes back one more.
 
     [bold]Example[/bold]
@@ -45,11 +45,11 @@ def rollback(name: Name, *, url: Url = _URL, token: Token = None, ca: Ca = None)
     """
     with connected(url, token, ca=ca) as client:
         status = client.rollback(name)
-    typer.echo(f"{name} version {status.version} answers")
+    _say_who_answers(name, status.version, as_json=as_json)
 
 
 def label(
-    name: Name,
+    name: ModelName,
     label: Annotated[str | None, typer.Argument(help="The label; without it, list those that are set.")] = None,
     version: Annotated[int | None, typer.Argument(min=1, help="The version that it is to lead to.")] = None,
     *,
@@ -90,12 +90,12 @@ def label(
         table = Table("label", "version", box=None, header_style="bold")
         for each, leads_to in sorted(labels.items()):
             table.add_row(each, str(leads_to))
-        Console().print(table)
+        screen().print(table)
     else:
         typer.echo(f"No label of {name} is set. Set one: rowwise label {name} LABEL VERSION")
 
 
-def history(name: Name, *, url: Url = _URL, token: Token = None, ca: Ca = None, as_json: AsJson = False) -> None:
+def history(name: ModelName, *, url: Url = _URL, token: Token = None, ca: Ca = None, as_json: AsJson = False) -> None:
     """List which version was activated when, and by whom, oldest first.
 
     [bold]Example[/bold]
@@ -110,4 +110,9 @@ def history(name: Name, *, url: Url = _URL, token: Token = None, ca: Ca = None, 
     table = Table("at", "version", "by", box=None, header_style="bold")
     for entry in entries:
         table.add_row(entry["at"], "unloaded" if entry["version"] is None else str(entry["version"]), entry["by"])
-    Console().print(table)
+    screen().print(table)
+
+
+def _say_who_answers(name: str, version: int, *, as_json: bool) -> None:
+    told = {"model": name, "version": version, "active": True}
+    typer.echo(json.dumps(told, indent=1) if as_json else f"{name} version {version} answers")

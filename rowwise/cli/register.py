@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rowwise.cli.options import AllowLooped, Ca, MaxBatch, Spec, Token, Url, connected, spec_options
+from rowwise.cli.options import AllowLooped, AsJson, Ca, MaxBatch, Spec, Token, Url, connected, spec_options
 from rowwise.cli.registration_options import (
     Activate,
     BatchDimension,
@@ -96,6 +97,7 @@ def register(
             show_default=False,
         ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Register a function of ONE example; return when the server answers it by the batch.
 
@@ -147,7 +149,10 @@ def register(
             given = options.pop("inputs", None)
             declared = given if given is not None else found.inputs
             status = client.register(name, found.value, inputs=declared, **{**found.spec, **options})
-    typer.echo(f"{status.model} version {status.version} is {status.state}")
+    if as_json:
+        typer.echo(json.dumps(status.to_json(), indent=1))
+    else:
+        typer.echo(f"{status.model} version {status.version} is {status.state}")
 
 
 def _load_tensorflow_for(target: str) -> None:

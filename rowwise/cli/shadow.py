@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from rowwise.cli.options import Ca, Token, Url, connected
+from rowwise.cli.options import Ca, ModelName, Token, Url, connected
 
 __all__ = ["shadow"]
 
 
 def shadow(
-    name: Annotated[str, typer.Argument(help="Name of the model.")],
+    name: ModelName,
     version: Annotated[int, typer.Argument(help="Version that is to run beside the one that serves.")],
     *,
     share: Annotated[

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from rowwise.cli.exit_codes import failed
 from rowwise.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -341,11 +342,9 @@ def _told() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name != "obstore":
             raise
-        typer.echo("error: a store in a bucket needs pip install 'rowwise[s3]'", err=True)
-        raise typer.Exit(1) from error
+        raise failed("a store in a bucket needs pip install 'rowwise[s3]'") from error
     except (RowwiseError, OSError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from error
+        raise failed(str(error)) from error
 
 
 def _busy(what: str) -> AbstractContextManager[object]:

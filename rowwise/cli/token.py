@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rowwise.cli.exit_codes import failed
 from rowwise.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ token = typer.Typer(
     name="token",
     help="Make, list and revoke the tokens of a server's --tokens-file. A server that runs notices within a second.",
     no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 _File = Annotated[
@@ -65,6 +68,7 @@ def make(
             help="When it ends: 30d, 12h, 4w from now, or 2027-01-31 (UTC), or a time with its zone (never).",
         ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make a token and print it, this once: the file keeps its hash.
 
@@ -107,12 +111,17 @@ def make(
         add_token(file, entry)
     except (OSError, ValueError) as error:
         raise _failed(error) from None
-    typer.echo(secret)
+    typer.echo(json.dumps({"name": name, "token": secret}, indent=1) if as_json else secret)
 
 
 @token.command(name="list")
 def list_(*, file: _File, as_json: AsJson = False) -> None:
-    """List the tokens of the file by their names: what each may do, on which models, how often, until when."""
+    """List the tokens of the file by their names: what each may do, on which models, how often, until when.
+
+    [bold]Example[/bold]
+
+        rowwise token list --file tokens.toml --json
+    """
     from server.rights import read_tokens
 
     try:
@@ -135,15 +144,20 @@ def list_(*, file: _File, as_json: AsJson = False) -> None:
 
 
 @token.command()
-def revoke(name: _Name, *, file: _File) -> None:
-    """Take a token out of the file: whoever has it is a stranger from then on."""
+def revoke(name: _Name, *, file: _File, as_json: AsJson = False) -> None:
+    """Take a token out of the file: whoever has it is a stranger from then on.
+
+    [bold]Example[/bold]
+
+        rowwise token revoke shop --file tokens.toml
+    """
     from server.rights import revoke_token
 
     try:
         revoke_token(file, name)
     except (OSError, ValueError) as error:
         raise _failed(error) from None
-    typer.echo(f"{name}: revoked")
+    typer.echo(json.dumps({"name": name, "revoked": True}, indent=1) if as_json else f"{name}: revoked")
 
 
 def _until(entry: TokenEntry) -> str:
@@ -155,6 +169,4 @@ def _until(entry: TokenEntry) -> str:
 
 
 def _failed(error: OSError | ValueError) -> typer.Exit:
-    sentence = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-    typer.echo(f"error: {sentence}", err=True)
-    return typer.Exit(1)
+    return failed(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error))

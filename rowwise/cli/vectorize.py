@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from rowwise.cli.certificate_report import certificate_report
+from rowwise.cli.exit_codes import failed
 from rowwise.cli.options import AllowLooped, AsJson, MaxBatch, Spec, failing_with_reason, spec_options
 from rowwise.cli.report import cost_chart, cost_table
+from rowwise.cli.screen import screen
 from rowwise.input_specs import normalized
 from rowwise.progress import RegistrationView, view_for
 from rowwise.targets import Target, load_target
@@ -86,7 +87,7 @@ def vectorize(
         if as_json:
             typer.echo(json.dumps({"certificate": certificate, "costs": costs}, indent=1))
             return
-        console = Console()
+        console = screen()
         for part in (certificate_report(certificate), cost_table(costs), cost_chart(costs)):
             console.print(part)
             console.print()
@@ -115,8 +116,7 @@ def _build(text: str, options: dict[str, Any], scratch: Path, view: Registration
             report=lambda stage, done, total: view.show(Stage(name=stage, done=done, total=total)),
         )
     except (VectorizerError, RowwiseError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from error
+        raise failed(str(error)) from error
     return json.loads((output / CERTIFICATE_FILE).read_text()), json.loads((output / COSTS_FILE).read_text())
 
 

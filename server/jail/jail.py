@@ -34,7 +34,7 @@ from server.jail.system_calls import has_filter
 from server.jail.trial import PROMISES
 from server.jail.view import View, steps
 
-__all__ = ["Jail", "Means", "find_jail"]
+__all__ = ["Jail", "Means", "find_jail", "n_threads"]
 
 _SETTLE = Path(__file__).with_name("settle.py")
 _TRIAL = Path(__file__).with_name("trial.py")
@@ -93,7 +93,7 @@ class Jail:
         """Return the limits on top of what the user has running already, where that is the server's own."""
         if self.account is not None:
             return limits
-        return replace(limits, processes=limits.processes + _n_threads(os.getuid()))
+        return replace(limits, processes=limits.processes + n_threads(os.getuid()))
 
     def to_json(self) -> dict[str, Any]:
         """Return what an operator wants to know of it, in plain JSON types."""
@@ -137,7 +137,7 @@ def find_jail(
     )
 
 
-def _n_threads(uid: int) -> int:
+def n_threads(uid: int) -> int:
     """Return how many threads a user's processes have."""
     total = 0
     for process in Path("/proc").iterdir():

@@ -127,6 +127,19 @@ class ScriptedServer:
                 return 204, {}, b""
             case "GET", [*_] if path == "/v2/health/ready":
                 return _json(200, {"ready": True})
+        return self._others(method, path, body)
+
+    def _others(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        match method, path.removeprefix("/v1/models").strip("/").split("/"):
+            case "GET", [("double" | "describe") as name, "labels"]:
+                return _json(200, {"labels": {"stable": 2} if name == "double" else {}})
+            case "POST", [*_] if path == "/v2/repository/models/double/unload":
+                return _json(200, {"name": "double", "state": "UNAVAILABLE"})
+            case "GET", ["pixels", *_, "metadata"]:
+                return _json(200, {"metadata": {"signature_def": self._pixels()}})
+            case "POST", ["pixels:predict"]:
+                given = json.loads(body)["instances"]
+                return _json(200, {"predictions": [{"output": each, "note": "as sent"} for each in given]})
         return _error(404, f"there is no {path}")
 
     def _record(self, name: str, version: int, state: str, **more: Any) -> dict[str, Any]:
@@ -147,6 +160,17 @@ class ScriptedServer:
             "method_name": "tensorflow/serving/predict",
         }
         return {"signature_def": {"serving_default": described}}
+
+    #: What an example of the model ``pixels`` is, which gives it back.
+    pixels: tuple[str, list[int]] = ("DT_FLOAT", [2, 3])
+
+    def _pixels(self) -> dict[str, Any]:
+        dtype, shape = self.pixels
+        sizes = [{"size": str(size)} for size in (-1, *shape)]
+        tensor = {"dtype": dtype, "tensor_shape": {"dim": sizes, "unknown_rank": False}, "name": "t:0"}
+        # With text beside them its answers can't be binary.
+        outputs = {"output": tensor, "note": {**tensor, "dtype": "DT_STRING"}}
+        return {"signature_def": {"serving_default": {"inputs": {"image": tensor}, "outputs": outputs}}}
 
     def _double(self, request: Any) -> tuple[int, dict[str, str], bytes]:
         def doubled(value: Any) -> Any:

@@ -301,7 +301,7 @@ def test_register_takes_a_target_or_a_source(run, url, server):
 def test_the_environment_names_server_and_token(run, url, server):
     server.token = "secret"
 
-    assert run("models", "--url", url).exit_code == 1
+    assert run("models", "--url", url).exit_code == 4
     assert run("models", env={"ROWWISE_URL": url, "ROWWISE_TOKEN": "secret"}).exit_code == 0
 
 

@@ -29,6 +29,7 @@ RUN_IN_PROCESS = (
 RUN_BESIDE_A_SERVER = (
     "README.md",
     "docs/batching.md",
+    "docs/command.md",
     "docs/derivatives.md",
     "docs/grpc.md",
     "docs/http_api.md",

@@ -12,10 +12,9 @@ import tomllib
 import pytest
 import typer
 import yaml
-from click import Command as ClickCommand
-from click import Group
 
 from rowwise.cli.app import app
+from tests.command_lines import parse
 from tests.manual.blocks import PAGES, Block, Command, blocks
 from tests.manual.running import RUN_BESIDE_A_SERVER, RUN_IN_PROCESS
 from tests.source_files import ROOT
@@ -84,21 +83,12 @@ def test_commands_are_such_as_exist_with_options_that_they_have(block: Block, co
         targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
         assert {word for word in arguments if "=" not in word} <= targets
     elif program == "rowwise":
-        _parsed(typer.main.get_command(app), arguments)
+        parse(typer.main.get_command(app), arguments)
     elif program.rpartition("/")[2] in ("python", "locust"):
         if arguments[:1] == ["-m"]:
             assert importlib.util.find_spec(arguments[1]), f"{block}: there is no {arguments[1]}"
     else:
         assert program in _PROGRAMS, f"{block}: what is {program}?"
-
-
-def _parsed(command: ClickCommand, arguments: list[str]) -> None:
-    """Read a command line as the command would, without running it. A wrong one is click's UsageError."""
-    context = command.make_context(command.name, list(arguments), resilient_parsing=False)
-    if isinstance(command, Group):
-        name, below, rest = command.resolve_command(context, [*context._protected_args, *context.args])
-        assert below is not None, name
-        _parsed(below, rest)
 
 
 def test_what_the_pages_link_to_in_the_tree_is_there() -> None:
