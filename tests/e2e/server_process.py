@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,7 +31,12 @@ class ServerProcess:
     """``rowwise serve`` on a free port. ``log`` is all that it has printed."""
 
     def __init__(
-        self, store: Path, *options: str, environment: dict[str, str] | None = None, waits: bool = True
+        self,
+        store: Path,
+        *options: str,
+        environment: dict[str, str] | None = None,
+        waits: bool = True,
+        command: Sequence[str] = (sys.executable, "-m", "rowwise"),
     ) -> None:
         self.store = store
         # The usual port may be another server's: who wants gRPC takes a free one.
@@ -39,7 +45,7 @@ class ServerProcess:
         self._log_path = store.with_name(store.name + f"-{time.monotonic_ns()}.log")
         with self._log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "rowwise", "serve", "--port", "0", *grpc, "--store", str(store), *options],
+                [*command, "serve", "--port", "0", *grpc, "--store", str(store), *options],
                 cwd=ROOT,
                 # Tests wait for builds, and beside each other.
                 env={"ROWWISE_BUILD_NICENESS": "0", **os.environ, **(environment or {})},
