@@ -16,7 +16,6 @@ from typing import Any
 from server.replica.present import present
 from server.web.bodies import Message, Receive, Send
 from server.web.front import App, Scope, send_reply
-from server.web.request_headers import PredictHeaders, RequestIds
 from server.web.status import JSON, Reply, error_body
 
 __all__ = ["Door", "doors"]
@@ -35,7 +34,6 @@ class Door:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._ids = RequestIds()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -44,25 +42,34 @@ class Door:
             return
         embedded = present.server
         if embedded is not None and embedded.is_here:
-            await embedded(scope, receive, send)
+            await embedded(scope, receive, _without_id(send))
             return
-        request_id = self._ids.of(PredictHeaders(scope["headers"]).request_id)
-        await self._app(scope, receive, _SaysLost(send, request_id))
+        await self._app(scope, receive, _SaysLost(_without_id(send)))
+
+
+def _without_id(send: Send) -> Send:
+    """Return what sends without our request id: Ray's own middleware, around this one, adds the same."""
+
+    async def send_rest(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [header for header in message.get("headers", ()) if header[0] != b"x-request-id"]
+        await send(message)
+
+    return send_rest
 
 
 class _SaysLost:
     """A ``send`` that replaces Ray's answer for a lost replica."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send) -> None:
         self._send = send
-        self._request_id = request_id
         self._is_replaced = False
 
     async def __call__(self, message: Message) -> None:
         """Send a message, or what stands for it."""
         if message["type"] == "http.response.start" and _is_rays_failure(message):
             self._is_replaced = True
-            await send_reply(self._send, _LOST, self._request_id)
+            await send_reply(self._send, _LOST, "")
         elif not self._is_replaced:
             await self._send(message)
 

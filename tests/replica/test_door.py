@@ -22,7 +22,8 @@ class Embedded:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         self.asked.append(scope["path"])
-        await send({"type": "http.response.start", "status": 200, "headers": []})
+        headers = [(b"x-request-id", b"mine"), (b"x", b"y")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"ours"})
 
 
@@ -49,7 +50,7 @@ def embedded() -> Iterator[Embedded]:
     present.server = None
 
 
-def ask(app: Any, path: str, *, kind: str = "http", request_id: bytes = b"") -> tuple[int, dict[bytes, bytes], bytes]:
+def ask(app: Any, path: str) -> tuple[int, dict[bytes, bytes], bytes]:
     sent: list[dict[str, Any]] = []
 
     async def send(message: dict[str, Any]) -> None:
@@ -58,15 +59,15 @@ def ask(app: Any, path: str, *, kind: str = "http", request_id: bytes = b"") -> 
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": b""}
 
-    headers = [(b"x-request-id", request_id)] if request_id else []
-    asyncio.run(app({"type": kind, "path": path, "headers": headers}, receive, send))
+    asyncio.run(app({"type": "http", "path": path, "headers": []}, receive, send))
     assert [message["type"] for message in sent[:1]] == ["http.response.start"]
     return sent[0]["status"], dict(sent[0]["headers"]), b"".join(message["body"] for message in sent[1:])
 
 
 def test_a_replica_answers_its_own_requests_without_ray(embedded: Embedded) -> None:
     rays = Rays()
-    assert ask(Door(rays), "/v1/models/m:predict") == (200, {}, b"ours")
+    # The id is Ray's to add: its own middleware does, around this one.
+    assert ask(Door(rays), "/v1/models/m:predict") == (200, {b"x": b"y"}, b"ours")
     assert (embedded.asked, rays.asked) == (["/v1/models/m:predict"], [])
 
 
@@ -94,9 +95,9 @@ async def _ignored(message: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("status", [500, 503])
-def test_a_lost_replica_is_503_with_retry_after_in_json_and_the_callers_id(status: int) -> None:
-    said, headers, body = ask(Door(Rays(status)), "/v1/models/m:predict", request_id=b"mine")
-    assert (said, headers[b"retry-after"], headers[b"x-request-id"]) == (503, b"1", b"mine")
+def test_a_lost_replica_is_503_with_retry_after_in_json(status: int) -> None:
+    said, headers, body = ask(Door(Rays(status)), "/v1/models/m:predict")
+    assert (said, headers[b"retry-after"]) == (503, b"1")
     assert headers[b"content-type"] == b"application/json"
     assert "replica" in json.loads(body)["error"]
     assert int(headers[b"content-length"]) == len(body)
