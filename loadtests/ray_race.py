@@ -34,10 +34,14 @@ OURS, BY_HAND = "Rowwise", "@serve.batch by hand"
 _READY = "/v2/health/ready"
 
 Runs = dict[tuple[int, str], list[Measurement]]
+CpuTimes = dict[tuple[int, str], list[float]]
 
 
-def rows_of(runs: Runs) -> list[dict[str, float | int | str]]:
-    """Return the medians of each server at each number of callers."""
+def rows_of(runs: Runs, cpu_us: CpuTimes | None = None) -> list[dict[str, float | int | str]]:
+    """Return the medians of each server at each number of callers.
+
+    ``cpu_us``: what its replicas used of the processor for a request, by run. On a busy machine it tells more than time.
+    """
     return [
         {
             "callers": callers,
@@ -45,6 +49,7 @@ def rows_of(runs: Runs) -> list[dict[str, float | int | str]]:
             "requests_per_s": statistics.median(run.requests_per_s for run in found),
             "p50_ms": statistics.median(run.p50_us for run in found) / 1e3,
             "p99_ms": statistics.median(run.p99_us for run in found) / 1e3,
+            "replica_us": statistics.median(cpu_us[callers, server]) if cpu_us else 0.0,
             "failures": sum(sum(run.failures.values()) for run in found),
         }
         for (callers, server), found in sorted(runs.items())
@@ -70,6 +75,7 @@ def _command(
     """Measure both, interleaved. Exit 1 if an answer was wrong or missing."""
     console = terminal()
     runs: Runs = defaultdict(list)
+    cpu_us: CpuTimes = defaultdict(list)
     numbers = [int(number) for number in callers.split(",")]
     with tempfile.TemporaryDirectory(prefix="rowwise-ray-") as scratch, ExitStack() as running:
         directory = Path(scratch)
@@ -87,13 +93,20 @@ def _command(
         command = ["-m", "loadtests.peers.ray_batch_server", port, str(replicas)]
         running.enter_context(ray_application(cluster, directory, APPLICATION, command, ready=BY_HAND_PATH))
         asked = {OURS: workload, BY_HAND: replace(workload, model=APPLICATION)}
+        names = {OURS: "rowwise", BY_HAND: APPLICATION}
+        for requests in asked.values():  # so that all is warm
+            drive(url, requests, callers=numbers[-1], duration_s=seconds)
         for number in range(rounds):
             for n_callers in numbers:
                 for server, requests in asked.items():
                     console.print(f"round {number + 1}: {server}, {n_callers} callers")
-                    runs[n_callers, server].append(drive(url, requests, callers=n_callers, duration_s=seconds))
-    table = Table("callers", "server", "requests/s", "ours is", "p50 ms", "p99 ms", "failures")
-    for row in rows_of(runs):
+                    before_s = cluster.replica_cpu_s(names[server])
+                    run = drive(url, requests, callers=n_callers, warmup_s=0.0, duration_s=seconds)
+                    runs[n_callers, server].append(run)
+                    used_s = cluster.replica_cpu_s(names[server]) - before_s
+                    cpu_us[n_callers, server].append(1e6 * used_s / max(1, run.n_answers))
+    table = Table("callers", "server", "requests/s", "ours is", "p50 ms", "p99 ms", "replica CPU us", "failures")
+    for row in rows_of(runs, cpu_us):
         ours = f"{ratio(runs, int(row['callers'])):.2f}x" if row["server"] == OURS else ""
         table.add_row(
             str(row["callers"]),
@@ -102,6 +115,7 @@ def _command(
             ours,
             f"{row['p50_ms']:.2f}",
             f"{row['p99_ms']:.2f}",
+            f"{row['replica_us']:,.0f}",
             str(row["failures"]),
         )
     console.print(table)
@@ -109,7 +123,7 @@ def _command(
     report = {
         "proxy": "Ray Serve" if own_proxy else "HAProxy",
         "replicas": replicas,
-        "medians": rows_of(runs),
+        "medians": rows_of(runs, cpu_us),
         "ours_is": {str(number): ratio(runs, number) for number in numbers},
         "runs": {f"{number} {server}": list(map(asdict, found)) for (number, server), found in runs.items()},
     }

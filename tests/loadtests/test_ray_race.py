@@ -32,6 +32,6 @@ def test_rounds_are_compared_each_with_itself() -> None:
 
 def test_medians_are_told_with_all_failures() -> None:
     runs = {(8, OURS): [measured(10, failures=1), measured(30), measured(20, failures=2)]}
-    assert rows_of(runs) == [
-        {"callers": 8, "server": OURS, "requests_per_s": 20, "p50_ms": 1.0, "p99_ms": 2.0, "failures": 3}
-    ]
+    (row,) = rows_of(runs, {(8, OURS): [300.0, 200.0, 900.0]})
+    times = {"p50_ms": 1.0, "p99_ms": 2.0, "replica_us": 300.0}
+    assert row == {"callers": 8, "server": OURS, "requests_per_s": 20, **times, "failures": 3}
