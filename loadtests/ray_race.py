@@ -40,7 +40,7 @@ CpuTimes = dict[tuple[int, str], list[float]]
 def rows_of(runs: Runs, cpu_us: CpuTimes | None = None) -> list[dict[str, float | int | str]]:
     """Return the medians of each server at each number of callers.
 
-    ``cpu_us``: what its replicas used of the processor for a request, by run. On a busy machine it tells more than time.
+    ``cpu_us``: what its replicas used of the processor for a request, by run. A busy machine changes it least.
     """
     return [
         {
