@@ -8,11 +8,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from rowwise.cli.options import AsJson, Ca, Token, Url, Version, connected
+from rowwise.cli.exit_codes import failed
+from rowwise.cli.options import AsJson, Ca, ModelName, Token, Url, Version, connected
 from rowwise.cli.report import costs_of
+from rowwise.cli.screen import screen
 
 if TYPE_CHECKING:
     from server.batching.simulation.capacity import ReplicaPlan
@@ -24,7 +25,7 @@ HAND_OVER_S = 40e-6
 
 
 def capacity(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the model.")],
+    name: ModelName,
     *,
     rate: Annotated[float, typer.Option("--rate", metavar="N", help="Rows a second, of all callers together.")],
     p99_ms: Annotated[
@@ -69,12 +70,11 @@ def capacity(
         costs = CostTable(costs_with_requests(document, request_s=request_us / 1e6)).prepare()
         plan = plan_replicas(costs, rate=rate, p99_s=p99_ms / 1e3, headroom=headroom)
     except ValueError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from error
+        raise failed(str(error)) from error
     if as_json:
         typer.echo(json.dumps({**asdict(plan), "target_rows": plan.waiting.rows_held}, indent=1))
     else:
-        Console().print(_table(plan, name=name, rate=rate, p99_ms=p99_ms))
+        screen().print(_table(plan, name=name, rate=rate, p99_ms=p99_ms))
 
 
 def costs_with_requests(document: Mapping[str, Any], *, request_s: float) -> dict[int, float]:
