@@ -90,16 +90,17 @@ $(RACE_STAMP): $(STAMP)
 	@rm -f $(VENV)/set-up-race-* && touch $@
 
 test-ray: $(RAY_STAMP) ## Replicas on a local Ray cluster: answers, versions, kills and scaling, under load
-	@PYTHONPATH=$(CURDIR) $(RAY_VENV)/bin/python -m pytest tests/ray $(ARGS)
+	@$(RAY_VENV)/bin/python -m pytest tests/ray_serve $(ARGS)
 
 ray-race: $(RAY_STAMP) ## Against a hand-made @serve.batch on the same Ray cluster (ARGS="--own-proxy" without HAProxy)
-	@PYTHONPATH=$(CURDIR) $(RAY_VENV)/bin/python -m loadtests.ray_race $(ARGS)
+	@$(RAY_VENV)/bin/python -m loadtests.ray_race $(ARGS)
 
 $(RAY_STAMP):
 	@echo "Setting up $(RAY_VENV): a minute or two, once."
 	@$(PYTHON) -m venv $(RAY_VENV)
 	@scripts/install-packages.sh $(RAY_VENV)/bin/python requirements/dev.lock
 	@scripts/install-packages.sh $(RAY_VENV)/bin/python requirements/ray.lock
+	@$(RAY_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@cd $(RAY_VENV)/lib/python3.11/site-packages && ../../../bin/python -m compileall -q -j 0 ray $(IMPORTED_BY_ALL) || true
 	@rm -f $(RAY_VENV)/set-up-* && touch $@
 
