@@ -176,6 +176,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "server",
         "starlette",
         "tensorflow",
+        "tritonclient",
         "typer",
         "uvicorn",
         "uvloop",

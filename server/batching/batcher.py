@@ -205,7 +205,7 @@ class Batcher:
         True: it was still waiting, or a part of it was, and has ended with Cancelled (rows that run already are
         let run, for nobody). False: all of its rows run, or it is done; ``on_done`` comes or came as usual.
         """
-        if not _waits(item):
+        if not item.waits:
             return False
         with self._call:
             self._delivery.drop(item, Cancelled("the request was cancelled before it was executed"))
@@ -293,7 +293,7 @@ class Batcher:
         that the model can be unloaded.
         """
         with self._call:
-            for closing in _queues(group):
+            for closing in group.queues:
                 closing.is_closed = True
 
             def report() -> None:
@@ -301,10 +301,10 @@ class Batcher:
                 if on_idle is not None:
                     on_idle()
 
-            self._call.watch(lambda: not any(queue.n_items or queue.n_running for queue in _queues(group)), report)
+            self._call.watch(lambda: not any(queue.n_items or queue.n_running for queue in group.queues), report)
             if error is not None:
                 ended = []
-                for closing in _queues(group):
+                for closing in group.queues:
                     while closing.n_items:
                         ended.append(self._delivery.drop(closing.first(), error))
                 for item in ended:
@@ -313,7 +313,7 @@ class Batcher:
     def recost(self, group: Group, costs: CostTable) -> None:
         """Plan with other costs of the same buckets from now on."""
         with self._call:
-            for queue in _queues(group):
+            for queue in group.queues:
                 self._backlog.recost(queue, costs)
             if group.drift is not None:
                 group.drift.adopted()
@@ -398,13 +398,3 @@ class Batcher:
 
     def _give_up(self, item: Item, now_s: float) -> Item:
         return self._delivery.drop(item, admission.give_up(item, now_s, backlog_s=self.clear_s))
-
-
-def _waits(item: Item) -> bool:
-    """Return whether rows of an item wait, for the first time or to run again."""
-    return item.next_row < item.n_rows or any(_waits(rerun) for rerun in item.reruns)
-
-
-def _queues(group: Group) -> list[Group]:
-    """Return a group and its quarantine."""
-    return [group] if group.quarantine is None else [group, group.quarantine.group]

@@ -97,6 +97,11 @@ class Item:
         #: Items that stand for rows of this one which are to be run again; written by the batcher.
         self.reruns: tuple[Item, ...] = ()
 
+    @property
+    def waits(self) -> bool:
+        """Whether rows of it wait, for the first time or to run again."""
+        return self.next_row < self.n_rows or any(rerun.waits for rerun in self.reruns)
+
 
 class Part:
     """Rows ``start`` up to ``stop`` of an item, which ran as rows ``offset`` onwards of ``batch``.

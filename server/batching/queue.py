@@ -117,6 +117,11 @@ class Group:
         self._lane = Lane()
         self._lanes: dict[int, Lane] = {PRIORITY: self._lane}
 
+    @property
+    def queues(self) -> tuple[Group, ...]:
+        """The group, and its quarantine if it has one."""
+        return (self,) if self.quarantine is None else (self, self.quarantine.group)
+
     def observe(self, now_s: float) -> None:
         """Bring ``load`` up to date."""
         arrivals = self.arrivals
