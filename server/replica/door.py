@@ -16,6 +16,7 @@ from typing import Any
 from server.replica.present import present
 from server.web.bodies import Message, Receive, Send
 from server.web.front import App, Scope, send_reply
+from server.web.request_headers import PredictHeaders, RequestIds
 from server.web.status import JSON, Reply, error_body
 
 __all__ = ["Door", "doors"]
@@ -34,6 +35,7 @@ class Door:
 
     def __init__(self, app: App) -> None:
         self._app = app
+        self._ids = RequestIds()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -42,34 +44,38 @@ class Door:
             return
         embedded = present.server
         if embedded is not None and embedded.is_here:
-            await embedded(scope, receive, _without_id(send))
+            await embedded(scope, receive, send)
             return
-        await self._app(scope, receive, _SaysLost(_without_id(send)))
+        request_id = self._ids.of(PredictHeaders(scope["headers"]).request_id)
+        await self._app(scope, receive, _SaysLost(_with_one_id(send), request_id))
 
 
-def _without_id(send: Send) -> Send:
-    """Return what sends without our request id: Ray's own middleware, around this one, adds the same."""
+def _with_one_id(send: Send) -> Send:
+    """Return what sends one request id: Ray's own middleware, within this one, adds the id that our answer has."""
 
-    async def send_rest(message: Message) -> None:
+    async def send_once(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [header for header in message.get("headers", ()) if header[0] != b"x-request-id"]
+            headers = [header for header in message.get("headers", ()) if header[0].lower() != b"x-request-id"]
+            ids = [header for header in message.get("headers", ()) if header[0].lower() == b"x-request-id"]
+            message["headers"] = headers + ids[:1]
         await send(message)
 
-    return send_rest
+    return send_once
 
 
 class _SaysLost:
     """A ``send`` that replaces Ray's answer for a lost replica."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
+        self._request_id = request_id
         self._is_replaced = False
 
     async def __call__(self, message: Message) -> None:
         """Send a message, or what stands for it."""
         if message["type"] == "http.response.start" and _is_rays_failure(message):
             self._is_replaced = True
-            await send_reply(self._send, _LOST, "")
+            await send_reply(self._send, _LOST, self._request_id)
         elif not self._is_replaced:
             await self._send(message)
 

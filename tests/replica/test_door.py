@@ -37,7 +37,8 @@ class Rays:
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         self.asked.append(scope.get("path", scope["type"]))
         status, content_type, body = self.answer
-        headers = [(b"content-type", content_type)]
+        # One is of the answer, the other of Ray's middleware, which is within the door.
+        headers = [(b"content-type", content_type), (b"x-request-id", b"mine"), (b"X-Request-ID", b"mine")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body[:2], "more_body": True})
         await send({"type": "http.response.body", "body": body[2:]})
@@ -50,7 +51,7 @@ def embedded() -> Iterator[Embedded]:
     present.server = None
 
 
-def ask(app: Any, path: str) -> tuple[int, dict[bytes, bytes], bytes]:
+def ask(app: Any, path: str, *, request_id: bytes = b"") -> tuple[int, dict[bytes, bytes], bytes]:
     sent: list[dict[str, Any]] = []
 
     async def send(message: dict[str, Any]) -> None:
@@ -59,15 +60,17 @@ def ask(app: Any, path: str) -> tuple[int, dict[bytes, bytes], bytes]:
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": b""}
 
-    asyncio.run(app({"type": "http", "path": path, "headers": []}, receive, send))
+    given = [(b"x-request-id", request_id)] if request_id else []
+    asyncio.run(app({"type": "http", "path": path, "headers": given}, receive, send))
     assert [message["type"] for message in sent[:1]] == ["http.response.start"]
-    return sent[0]["status"], dict(sent[0]["headers"]), b"".join(message["body"] for message in sent[1:])
+    headers = [(name.lower(), value) for name, value in sent[0]["headers"]]
+    assert len(dict(headers)) == len(headers), "each header once"
+    return sent[0]["status"], dict(headers), b"".join(message["body"] for message in sent[1:])
 
 
 def test_a_replica_answers_its_own_requests_without_ray(embedded: Embedded) -> None:
     rays = Rays()
-    # The id is Ray's to add: its own middleware does, around this one.
-    assert ask(Door(rays), "/v1/models/m:predict") == (200, {b"x": b"y"}, b"ours")
+    assert ask(Door(rays), "/v1/models/m:predict") == (200, {b"x-request-id": b"mine", b"x": b"y"}, b"ours")
     assert (embedded.asked, rays.asked) == (["/v1/models/m:predict"], [])
 
 
@@ -95,9 +98,9 @@ async def _ignored(message: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("status", [500, 503])
-def test_a_lost_replica_is_503_with_retry_after_in_json(status: int) -> None:
-    said, headers, body = ask(Door(Rays(status)), "/v1/models/m:predict")
-    assert (said, headers[b"retry-after"]) == (503, b"1")
+def test_a_lost_replica_is_503_with_retry_after_in_json_and_the_callers_id(status: int) -> None:
+    said, headers, body = ask(Door(Rays(status)), "/v1/models/m:predict", request_id=b"mine")
+    assert (said, headers[b"retry-after"], headers[b"x-request-id"]) == (503, b"1", b"mine")
     assert headers[b"content-type"] == b"application/json"
     assert "replica" in json.loads(body)["error"]
     assert int(headers[b"content-length"]) == len(body)
@@ -107,6 +110,10 @@ def test_our_own_errors_are_left_as_they_are() -> None:
     body = b'{"error":"a fault of ours"}'
     said, _, got = ask(Door(Rays(500, b"application/json", body)), "/v1/models/m:predict")
     assert (said, got) == (500, body)
+
+
+def test_an_answer_through_ray_carries_its_id_once() -> None:
+    assert ask(Door(Rays()), "/v1/models")[1] == {b"content-type": b"text/plain", b"x-request-id": b"mine"}
 
 
 def test_other_answers_of_rays_are_left_as_they_are() -> None:
