@@ -209,7 +209,9 @@ class Service:
         metrics.states.look = state.states
         metrics.before_scrape_on_a_thread(state.look)
         uploads = PartialUploads(store.partial_upload_dir(), max_bytes=lambda: front.settings.max_archive_bytes)
-        front = create_app(catalog, settings, metrics, batches, tracing, state.status, rates, uploads)
+        front = create_app(
+            catalog, settings, metrics, batches, tracing, state.status, rates, uploads, waiting_rows=host.waiting_rows
+        )
         return cls(host, builder, jail, catalog, front, uploads, Background(), tracing, grpc)
 
     async def start(self) -> None:

@@ -31,7 +31,8 @@ class BatchLog:
     """Remembers the last batches. An ``Observer`` of the batching core; ``recent`` is called on the same thread."""
 
     def __init__(self) -> None:
-        self._records: deque[tuple[Batch, float, float, int, str | None]] = deque(maxlen=_KEPT)
+        self._records: deque[tuple[Batch, float, float, int, str | None, list[float] | None]] = deque(maxlen=_KEPT)
+        self._keeps_waits = False
         #: What the batcher's clock shows, in seconds since 1970.
         self._epoch_s = time.time() - time.monotonic()
 
@@ -43,10 +44,34 @@ class BatchLog:
         started_s = batch.dispatched_s
         waits_s = [started_s - item.arrived_s for item, _, _ in batch.spans]
         name = None if error is None else type(error).__name__
-        self._records.append((batch, max(waits_s), min(waits_s), len(waits_s), name))
+        kept = waits_s if self._keeps_waits else None
+        self._records.append((batch, max(waits_s), min(waits_s), len(waits_s), name, kept))
 
     def dropped(self, item: Item) -> None:
         """It ran in no batch."""
+
+    def keep_waits(self, keeps: bool) -> None:  # noqa: FBT001
+        """Remember of each batch from now on how long every request of it waited, or not: it is memory."""
+        self._keeps_waits = keeps
+
+    def latencies_s(self, *, since_s: float, most: int) -> dict[tuple[str, int, str], list[float]]:
+        """Return seconds from admission to outputs, of the last requests up to ``most``, by their entry point.
+
+        Of batches that ended after ``since_s``, without an error, as far as they and their waits are remembered.
+        """
+        found: dict[tuple[str, int, str], list[float]] = {}
+        n_found = 0
+        for batch, _, _, n_requests, error, waits_s in reversed(self._records):
+            if batch.finished_s < since_s or n_found >= most:
+                break
+            if error is None and waits_s is not None:
+                key: Any = batch.group.key
+                took_s = batch.finished_s - batch.dispatched_s
+                found.setdefault((key.model, key.version, key.entry), []).extend(
+                    [wait_s + took_s for wait_s in waits_s]
+                )
+                n_found += n_requests
+        return found
 
     def recent(
         self,
@@ -60,7 +85,7 @@ class BatchLog:
         Times are milliseconds, if not named otherwise.
         """
         found: list[dict[str, Any]] = []
-        for batch, longest_s, shortest_s, n_requests, error in reversed(self._records):
+        for batch, longest_s, shortest_s, n_requests, error, _ in reversed(self._records):
             key: Any = batch.group.key
             if (model is not None and key.model != model) or not covers(key.model):
                 continue

@@ -28,7 +28,10 @@ from server.state_metrics import RequestSeconds, StateMetrics
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Metrics", "Scrape", "VersionMetrics"]
+__all__ = ["EntryKey", "Metrics", "Scrape", "Totals", "VersionMetrics"]
+
+#: Model, version and entry point.
+EntryKey = tuple[str, int, str]
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _PADDING = (0, *_ROWS)
@@ -45,6 +48,17 @@ class Scrape:
 
     body: bytes
     content_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What was counted of one entry point since the process began, or its version was made."""
+
+    rows: int = 0
+    batches: int = 0
+    padding_rows: int = 0
+    #: Seconds of execution.
+    compute_s: float = 0.0
 
 
 class Metrics:
@@ -100,7 +114,7 @@ class Metrics:
             "rowwise_traced_seconds", "Time spent on tracing functions in the process that serves.", registry=registry
         )
         self.builds = Counter("rowwise_builds", "Builds that ended, by result.", ("result",), registry=registry)
-        self._versions: dict[tuple[str, int, str], VersionMetrics] = {}
+        self._versions: dict[EntryKey, VersionMetrics] = {}
         self._refreshers: list[Callable[[], None]] = []
         #: Called on a thread before a scrape.
         self._slow: list[Callable[[], None]] = []
@@ -112,6 +126,10 @@ class Metrics:
             found = self._versions[model, version, entry] = VersionMetrics(self, model, version, entry)
             self.requests.remember(model, str(version))
         return found
+
+    def totals(self) -> dict[EntryKey, Totals]:
+        """Return what was counted of each entry point."""
+        return {key: series.totals() for key, series in self._versions.items()}
 
     def request_without_model(self, code: int, *, reason: str = "") -> None:
         """Count a request that no version answered."""
@@ -202,6 +220,11 @@ class VersionMetrics(VersionRequests):
         self._batch_rows.observe(n_rows)
         self._batch_padding.observe(bucket - n_rows)
         self._compute_seconds.observe(compute_s)
+
+    def totals(self) -> Totals:
+        """Return what was counted."""
+        rows = self._batch_rows
+        return Totals(int(rows.total), rows.n, int(self._batch_padding.total), self._compute_seconds.total)
 
     def waited(self, queue_s: float, n: int = 1) -> None:
         """Record how long the rows of ``n`` requests waited for their execution."""

@@ -40,12 +40,12 @@ class RequestCounts(Collector):
     def forget(self, model: str, version: str) -> None:
         """Show nothing more of a version that was deleted."""
         self._gone.add((model, version))
-        self._forgotten |= {labels: n for labels, n in self._sums().items() if labels[:2] == (model, version)}
+        self._forgotten |= {labels: n for labels, n in self.sums().items() if labels[:2] == (model, version)}
 
     def keep(self, versions: Iterable[_Version]) -> None:
         """Forget every version but these, which are all that there are: files may tell of older ones."""
         known = set(versions)
-        for version in {(labels[0], labels[1]) for labels in self._sums()}:
+        for version in {(labels[0], labels[1]) for labels in self.sums()}:
             if version[0] and version not in known:
                 self.forget(*version)
 
@@ -66,13 +66,14 @@ class RequestCounts(Collector):
     def collect(self) -> list[CounterMetricFamily]:
         """Return the family."""
         (family,) = self.describe()
-        for labels, n in sorted(self._sums().items()):
+        for labels, n in sorted(self.sums().items()):
             n_new = n - self._forgotten.get(labels, 0)
             if labels[:2] not in self._gone and n_new > 0:
                 family.add_metric(labels, n_new)
         return [family]
 
-    def _sums(self) -> Sums[Labels]:
+    def sums(self) -> Sums[Labels]:
+        """Return all counts, of versions that are gone too."""
         sums: Sums[Labels] = Sums()
         for counts in (self._own.counts(), *map(read_tally, self._others())):
             for labels, n in counts:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from server.artifact import PREDICT
-from server.batching import PRIORITY, Batcher, ExampleFailed, Group, Item, Part
+from server.batching import PRIORITY, Batcher, CostTable, ExampleFailed, Group, Item, Part
 from server.errors import RowwiseError
 from server.protocol import Column, Rows
 from server.serving_answer import Answer
@@ -89,6 +89,11 @@ class ServedModel:
         self._row_bytes = _row_bytes(signature)
         #: True: a request's rows of a batch are its answer as they are.
         self._has_fixed_outputs = not signature.axes or all(tensor.is_fixed for tensor in signature.outputs)
+
+    @property
+    def cost_tables(self) -> dict[tuple[int, ...], CostTable]:
+        """What is planned with, by padded lengths."""
+        return {lengths: group.costs for lengths, group in self._groups.items()}
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:

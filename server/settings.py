@@ -182,6 +182,9 @@ class Settings(BaseSettings):
     #: True: source text is run even where the jail is not whole. For where everybody who may register is trusted.
     allow_unjailed_source: bool = False
 
+    #: True: there is a page at ``/`` that shows what the server does. What it shows and changes asks for rights as the
+    #: API does; without a token it may do what programs of this machine may.
+    console: bool = True
     #: Lowest level that is logged: debug, info, warning, error.
     log_level: str = "info"
     #: Form of the log: lines of text, or one JSON object a line, for what collects logs.

@@ -17,7 +17,7 @@ from server.web.auth import Gate
 from server.web.bodies import Receive, Send
 from server.web.front import App, Front, Scope
 from server.web.health import Health
-from server.web.interfaces import Batches, Catalog, ServerStatus
+from server.web.interfaces import Batches, Catalog, ServerStatus, WaitingRows
 from server.web.partial_uploads import PartialUploads
 from server.web.predict import Predictor
 from server.web.tracing import Tracing
@@ -34,10 +34,13 @@ def create_app(
     status: ServerStatus | None = None,
     rates: Rates | None = None,
     uploads_in_pieces: PartialUploads | None = None,
+    *,
+    waiting_rows: WaitingRows = tuple,
 ) -> Front:
     """Return the ASGI callable that serves ``catalog``. Its ``prepare`` makes what is behind it ahead of need.
 
-    ``rates``: limits of rate that other processes share; ``uploads_in_pieces``: those that come in pieces.
+    ``rates``: limits of rate that other processes share; ``uploads_in_pieces``: those that come in pieces;
+    ``waiting_rows``: what waits at each entry point now.
     Errors: ValueError for tokens that can't be read.
     """
     gate = Gate(settings, rates=rates)
@@ -48,7 +51,15 @@ def create_app(
         from server.web.application import create_application
 
         return create_application(
-            catalog, lambda: front.settings, metrics, gate, health, uploads, batches, status or _nothing
+            catalog,
+            lambda: front.settings,
+            metrics,
+            gate,
+            health,
+            uploads,
+            batches,
+            status or _nothing,
+            waiting_rows=waiting_rows,
         )
 
     uploads = uploads_in_pieces or PartialUploads(

@@ -17,13 +17,14 @@ from server.settings import Settings
 from server.web.api_document import api_document
 from server.web.auditing import Auditing, ask
 from server.web.auth import Gate, allow
+from server.web.console import Live, console_router, pages_router
 from server.web.content_encoding import Inflating
 from server.web.debug import debug_router
 from server.web.errors import MethodNotAllowed, PathNotFound, WebError
 from server.web.front import GRANT, REQUEST_ID
 from server.web.health import Health
 from server.web.health_routes import health_router
-from server.web.interfaces import Batches, Catalog, ServerStatus
+from server.web.interfaces import Batches, Catalog, ServerStatus, WaitingRows
 from server.web.management import management_router
 from server.web.model_status import model_status_router
 from server.web.oip_routes import oip_model_router, oip_repository_router
@@ -45,6 +46,8 @@ def create_application(
     uploads: PartialUploads,
     batches: Batches | None,
     status: ServerStatus,
+    *,
+    waiting_rows: WaitingRows = tuple,
 ) -> FastAPI:
     """Return the application. Nothing that is hot passes through it. ``settings`` gives those in force.
 
@@ -61,6 +64,11 @@ def create_application(
     app.include_router(uploads_router(uploads))
     if batches is not None:
         app.include_router(debug_router(batches))
+        if settings().console:
+            live = Live(catalog, metrics, batches, waiting_rows)
+            gate.on_change.append(live.end)
+            app.include_router(pages_router())
+            app.include_router(console_router(catalog, live))
     app.include_router(server_status_router(status))
     app.include_router(model_status_router(catalog))
     app.include_router(oip_model_router(catalog))

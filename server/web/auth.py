@@ -133,7 +133,7 @@ class Gate:
         if not rule.bits or (rule.is_open_with_predictions and not self.protects_predictions):
             return ANYBODY
         if not self._keyring.is_configured:
-            check_local(headers, client, names=self._names, is_post=is_post)
+            check_local(headers, client, names=self._names, is_post=is_post, has_console=self._settings.console)
             return LOCAL
         grant = self._identify(headers)
         if not rule.bits & grant.bits:

@@ -37,7 +37,8 @@
         ├── UploadNotFound       no such upload, or not any more
         ├── Unauthorized         the token is missing or wrong
         │   └── TokenExpired     the token was right until it ended
-        └── VersionMalformed     a version that is no number
+        ├── VersionMalformed     a version that is no number
+        └── ViewersFull          as many watch the console's events as may
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ __all__ = [
     "UploadConflict",
     "UploadNotFound",
     "VersionMalformed",
+    "ViewersFull",
     "WebError",
 ]
 
@@ -348,3 +350,10 @@ class VersionMalformed(WebError):
     def __init__(self, version: str) -> None:
         shown = version if len(version) <= 40 else version[:37] + "..."
         super().__init__(f"version {shown!r} is no version number: versions are 1, 2, 3, ...")
+
+
+class ViewersFull(WebError):
+    """No more may watch what goes on. Trying again can help: somebody leaves."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"{most} consoles watch already, which is as many as may: close one")

@@ -21,6 +21,7 @@ from server.web.access_log import log_access
 from server.web.auth import Gate
 from server.web.bodies import BodyBudget, Message, Receive, Send, read_body
 from server.web.content_encoding import inflated
+from server.web.endless import LIVE_PATH, EndlessAnswers
 from server.web.errors import BodiesWaiting, BodyTimeout, ClientGone, MethodNotAllowed, PathNotFound
 from server.web.gathering import Gathering
 from server.web.interfaces import RequestMetrics
@@ -121,6 +122,7 @@ class Front:
         self.has_access_log = settings.access_log
         #: True once the server stops: every answer is the last one of its connection.
         self.is_draining = False
+        self._endless = EndlessAnswers()
         self.ids = RequestIds()
         #: Verb paths by their text; None: not one of ours.
         self._paths: dict[str, VerbPath | None] = {}
@@ -148,8 +150,9 @@ class Front:
         self._hot_paths.clear()
 
     def begin_drain(self) -> None:
-        """Let every answer be the last one of its connection."""
+        """Let every answer be the last one of its connection, and what has no end of its own end now."""
         self.is_draining = True
+        self._endless.end()
 
     async def prepare(self) -> None:
         """Make the application behind, ahead of need."""
@@ -362,7 +365,10 @@ class Front:
         path = canonical_path(scope["path"])
         scope = {**scope, "path": path, "raw_path": path.encode(), REQUEST_ID: request_id}
         try:
-            await self._app(scope, receive, send_with_id)
+            if path == LIVE_PATH:
+                await self._endless.answer(self._app, scope, receive, send_with_id)
+            else:
+                await self._app(scope, receive, send_with_id)
         except Exception:
             # The application has answered with 500 and raises so that the server can log it; we do that here, once.
             _LOG.exception(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from server.batching import CostTable
 from server.build.source import Source
 from server.errors import RowwiseError
+from server.metrics import EntryKey
 from server.protocol import Column, Rows
 from server.request_counts import VersionRequests
 from server.signature import ModelSignature
@@ -29,10 +31,13 @@ __all__ = [
     "ServingVersion",
     "Taker",
     "Ticket",
+    "WaitingRows",
 ]
 
 #: What is told of the server itself, in plain JSON types; of models, those whose names the argument lets be seen.
 ServerStatus = Callable[[Callable[[str], bool]], Awaitable[dict[str, Any]]]
+#: Yields model, version, entry point and how many of its rows wait.
+WaitingRows = Callable[[], Iterable[tuple[str, int, str, int]]]
 
 
 class Answer(Protocol):
@@ -174,6 +179,10 @@ class ResidentModel(ServedModel, Protocol):
         """How its predictions went since it was loaded."""
 
     @property
+    def cost_tables(self) -> Mapping[tuple[int, ...], CostTable]:
+        """What its predictions are planned with, by padded lengths."""
+
+    @property
     def batch_sizes(self) -> Sequence[int]:
         """Rows of the batches that it can run, ascending."""
 
@@ -224,6 +233,12 @@ class Batches(Protocol):
 
     def recent(self, *, model: str | None, limit: int, covers: Callable[[str], bool]) -> list[dict[str, Any]]:
         """Return the newest first, of one model or of all, that ``covers`` lets be seen."""
+
+    def keep_waits(self, keeps: bool) -> None:  # noqa: FBT001
+        """Remember how long every request waited, or not."""
+
+    def latencies_s(self, *, since_s: float, most: int) -> dict[EntryKey, list[float]]:
+        """Return how long the last requests took that ended after ``since_s``, at most about ``most``."""
 
 
 class ServingCatalog(Protocol):

@@ -4,40 +4,58 @@ A page that somebody on this machine has open can send requests to the server: s
 its own name is made to point here (DNS rebinding), all that it likes. Where a token guards, it lacks the token. Where
 there is none, what a browser adds gives it away (Origin, Sec-Fetch-Site), or the name that it believes the server to
 have, or that it sends what a form can.
+
+One page is let through: the console, which this server sends itself. It says so in a header, which a page of another
+origin could add only after asking (a CORS preflight, which is never granted); and its Origin has to be the very host,
+with the port, that the request is for.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from server.web.errors import Forbidden
 
-__all__ = ["Headers", "check_host", "check_local"]
+__all__ = ["CONSOLE_HEADER", "Headers", "check_host", "check_local"]
 
 Headers = Iterable[tuple[bytes, bytes]]
 
 #: Headers that a proxy adds. Behind a proxy on this machine every caller looks local, and none is known to be.
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip"})
+#: What the console adds to its requests.
+CONSOLE_HEADER = b"x-rowwise-console"
 _BY_FORMS = frozenset({b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})
 #: A name in the DNS has 253 at most, and a port follows.
 _MAX_HOST_BYTES = 260
 #: What browsers say of a request that a person made by typing an address.
 _TYPED = b"none"
+_SAME_ORIGIN = b"same-origin"
 _NO_GUARD = "no token is configured, so {0} may not do this: start the server with a token"
 
 
-def check_local(headers: Headers, client: tuple[str, int] | None, *, names: frozenset[str], is_post: bool) -> None:
-    """Let programs of this machine pass. ``names``: the server's own besides those of loopback. Errors: Forbidden."""
+def check_local(
+    headers: Headers,
+    client: tuple[str, int] | None,
+    *,
+    names: frozenset[str],
+    is_post: bool,
+    has_console: bool = False,
+) -> None:
+    """Let programs of this machine pass, and its console. Errors: Forbidden.
+
+    ``names``: the server's own besides those of loopback. ``has_console``: it sends that page.
+    """
     if client is None or not _is_loopback(client[0]):
         raise Forbidden(
             "no token is configured, so only callers on this machine may do this: start the server with a token"
         )
     found = {name: value for name, value in headers if name != b":authority"}
-    if b"origin" in found:
+    is_own_page = has_console and _is_console(found)
+    if b"origin" in found and not is_own_page:
         raise Forbidden(_NO_GUARD.format("browsers (requests with an Origin)"))
-    if found.get(b"sec-fetch-site", _TYPED) != _TYPED:
+    if found.get(b"sec-fetch-site", _TYPED) != _TYPED and not is_own_page:
         raise Forbidden(_NO_GUARD.format("pages in a browser (requests with Sec-Fetch-Site)"))
     if found.keys() & _FORWARDED:
         raise Forbidden(_NO_GUARD.format("callers behind a proxy"))
@@ -48,6 +66,14 @@ def check_local(headers: Headers, client: tuple[str, int] | None, *, names: froz
             "send Content-Type: application/json, or start the server with a token"
         )
     check_host(headers, names=names)
+
+
+def _is_console(found: Mapping[bytes, bytes]) -> bool:
+    """Return whether a browser says that it is a page of this server that asks, and the page that it is the console."""
+    if CONSOLE_HEADER not in found or found.get(b"sec-fetch-site", _SAME_ORIGIN) != _SAME_ORIGIN:
+        return False
+    origin = found.get(b"origin")
+    return origin is None or origin.lower().partition(b"://")[2] == found.get(b"host", b"").lower() != b""
 
 
 def check_host(headers: Headers, *, names: frozenset[str]) -> None:

@@ -21,7 +21,7 @@ _INFER_PATH = re.compile(
     r"/v2/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?/infer"
 )
 #: Words by the segment that they can be in, after /v1/models/{name}.
-_WORDS = frozenset({"versions", "labels", "metadata", "status", "certificate", "costs", "history"})
+_WORDS = frozenset({"versions", "labels", "metadata", "status", "certificate", "costs", "history", "plan"})
 #: 18 digits fit into 64 bits.
 _VERSION = re.compile(r"[1-9][0-9]{0,17}")
 

@@ -47,6 +47,8 @@ READ = Rule(frozenset({Scope.READ}), is_counted=True)
 #: Numbers of all models in one text.
 SCRAPE = Rule(frozenset({Scope.READ}), is_open_with_predictions=True, needs_all_models=True)
 MANAGE = Rule(frozenset({Scope.MANAGE}), is_counted=True)
+#: Who has any right at all; it is never open, as the answer is who he is.
+KNOWN = Rule(frozenset(Scope), is_counted=True)
 
 _V1 = "/v1/models/{model}"
 _V1_VERSION = f"{_V1}/versions/{{version}}"
@@ -60,6 +62,10 @@ _ROUTES: dict[tuple[str, str], Rule] = {
     ("GET", "/v2/health/live"): OPEN,
     ("GET", "/v2/health/ready"): OPEN,
     ("GET", "/metrics"): SCRAPE,
+    # The console's files, without any data; and who looks at them.
+    ("GET", "/"): OPEN,
+    ("GET", "/console/{file}"): OPEN,
+    ("GET", "/v1/console/session"): KNOWN,
     # What clients of a model ask.
     ("GET", _V1): ASK,
     ("GET", _V1_VERSION): ASK,
@@ -76,7 +82,9 @@ _ROUTES: dict[tuple[str, str], Rule] = {
     ("GET", f"{_V1_VERSION}/certificate"): READ,
     ("GET", f"{_V1}/costs"): READ,
     ("GET", f"{_V1_VERSION}/costs"): READ,
+    ("GET", f"{_V1_VERSION}/plan"): READ,
     ("GET", f"{_V1_VERSION}/shadow"): READ,
+    ("GET", "/v1/console/live"): READ,
     ("GET", "/v1/debug/batches"): READ,
     ("GET", "/v1/status"): READ,
     ("POST", "/v2/repository/index"): READ,

@@ -155,6 +155,7 @@ STATUS: dict[type[RowwiseError], int] = {
     web.UploadConflict: 409,
     web.UploadNotFound: 404,
     web.VersionMalformed: 400,
+    web.ViewersFull: 503,
 }
 
 
