@@ -50,7 +50,7 @@ class BatchLog:
     def dropped(self, item: Item) -> None:
         """It ran in no batch."""
 
-    def keep_waits(self, keeps: bool) -> None:  # noqa: FBT001
+    def keep_waits(self, *, keeps: bool) -> None:
         """Remember of each batch from now on how long every request of it waited, or not: it is memory."""
         self._keeps_waits = keeps
 

@@ -100,3 +100,30 @@ def test_only_the_last_batches_are_kept() -> None:
         bench.ticks.run()
         bench.manual.finish()
     assert len(log.recent()) == 512
+
+
+def test_it_tells_how_long_the_last_requests_took_while_somebody_wants_to_know() -> None:
+    bench, log = bench_with_log()
+
+    def ran() -> None:
+        bench.submit("a", 5)
+        bench.clock.advance(4e-3)
+        bench.submit("b", 3)
+        bench.ticks.run()
+        bench.clock.advance(2.5e-3)
+        bench.manual.finish()
+
+    ran()
+    assert log.latencies_s(since_s=0.0, most=100) == {}, "nobody had asked for them"
+    log.keep_waits(keeps=True)
+    since_s = bench.clock.now_s
+    ran()
+    key = ("digits", 3, "predict")
+    assert log.latencies_s(since_s=since_s, most=100)[key] == pytest.approx([6.5e-3, 2.5e-3])
+    assert log.latencies_s(since_s=bench.clock.now_s + 1, most=100) == {}
+    ran()
+    assert len(log.latencies_s(since_s=since_s, most=100)[key]) == 4
+    assert len(log.latencies_s(since_s=since_s, most=1)[key]) == 2, "whole batches, the newest first"
+    log.keep_waits(keeps=False)
+    ran()
+    assert len(log.latencies_s(since_s=since_s, most=100)[key]) == 4

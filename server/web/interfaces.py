@@ -234,7 +234,7 @@ class Batches(Protocol):
     def recent(self, *, model: str | None, limit: int, covers: Callable[[str], bool]) -> list[dict[str, Any]]:
         """Return the newest first, of one model or of all, that ``covers`` lets be seen."""
 
-    def keep_waits(self, keeps: bool) -> None:  # noqa: FBT001
+    def keep_waits(self, *, keeps: bool) -> None:
         """Remember how long every request waited, or not."""
 
     def latencies_s(self, *, since_s: float, most: int) -> dict[EntryKey, list[float]]:

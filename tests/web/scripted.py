@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 from pydantic import SecretStr
 
-from server.batching import Draining
+from server.batching import CostTable, Draining
 from server.build.source import ArchiveSource, Source
 from server.errors import RowwiseError
 from server.metrics import Metrics
@@ -92,6 +92,9 @@ class ScriptedModel:
     priorities: list[int | None] = field(default_factory=list)
     statistics: EntryStatistics = field(default_factory=EntryStatistics)
     batch_sizes: Sequence[int] = (1, 4, 16)
+    cost_tables: Mapping[tuple[int, ...], CostTable] = field(
+        default_factory=lambda: {(): CostTable({1: 1e-3, 4: 2e-3, 16: 4e-3})}
+    )
     tickets: list[ScriptedTicket] = field(default_factory=list)
     held: list[Callable[[Any], None]] = field(default_factory=list)
     admitted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -335,6 +338,23 @@ class ScriptedCatalog:
 
     def new_upload_path(self) -> Path:
         return self._upload_dir / f"upload-{len(list(self._upload_dir.iterdir()))}"
+
+
+class ScriptedBatches:
+    """The log of batches: what it is told to tell."""
+
+    def __init__(self) -> None:
+        self.latencies: dict[tuple[str, int, str], list[float]] = {}
+        self.keeps: list[bool] = []
+
+    def recent(self, *, model: str | None, limit: int, covers: Callable[[str], bool]) -> list[dict[str, Any]]:
+        return []
+
+    def keep_waits(self, *, keeps: bool) -> None:
+        self.keeps.append(keeps)
+
+    def latencies_s(self, *, since_s: float, most: int) -> dict[tuple[str, int, str], list[float]]:
+        return self.latencies
 
 
 class Service:

@@ -71,6 +71,47 @@ def test_what_a_page_in_a_browser_can_send_changes_nothing(open_here: Service, h
     assert open_here.catalog.records["sum", 3].active
 
 
+CONSOLE = {"x-rowwise-console": "1", "sec-fetch-site": "same-origin"}
+
+
+def test_the_servers_own_console_may_do_what_programs_of_this_machine_may(open_here: Service) -> None:
+    here = {"host": "localhost:8000", **CONSOLE}
+    assert open_here.request("GET", "/v1/models", headers=here).status_code == 200
+    from_it = {**here, "origin": "http://localhost:8000"}
+    unload = "/v2/repository/models/sum/unload"
+    assert open_here.request("POST", unload, headers=from_it).status_code == 200
+    assert not open_here.catalog.records["sum", 3].active
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://localhost:9000"},
+        {"origin": "http://localhost"},
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "localhost:8000"},
+        {"sec-fetch-site": "same-site"},
+        {"sec-fetch-site": "cross-site"},
+        {"x-forwarded-for": "192.0.2.1"},
+        {"content-type": "text/plain"},
+        {"host": "evil.example", "origin": "http://evil.example"},
+    ],
+)
+def test_a_page_that_says_it_is_the_console_is_not_believed_beyond_what_its_browser_says(
+    open_here: Service, headers: dict[str, str]
+) -> None:
+    sent = {"host": "localhost:8000", **CONSOLE, "origin": "http://localhost:8000", **headers}
+    answer = open_here.request("POST", "/v1/models/sum/versions/3:activate", headers=sent)
+    assert answer.status_code == 403
+    assert open_here.catalog.activated == []
+
+
+def test_without_a_console_no_page_is_the_servers_own(tmp_path: Path) -> None:
+    made = Service(tmp_path, console=False)
+    assert made.request("GET", "/v1/models", headers={"host": "localhost:8000", **CONSOLE}).status_code == 403
+
+
 def test_an_address_that_a_person_typed_may_be_read(open_here: Service) -> None:
     assert open_here.request("GET", "/v1/models", headers={"sec-fetch-site": "none"}).status_code == 200
 

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from server.rights import add_token, revoke_token
 from server.settings import Settings
 from server.web.application import check_rules
-from server.web.scopes import ASK, MANAGE, OPEN, PREDICT, READ, SCRAPE, Rule, route_rule
+from server.web.scopes import ASK, KNOWN, MANAGE, OPEN, PREDICT, READ, SCRAPE, Rule, route_rule
 from tests.web.rights import ALL, bearer, entry, tokens
 from tests.web.scripted import ScriptedModel, Service
 
@@ -26,6 +26,7 @@ LET_IN: dict[Rule, set[str]] = {
     READ: {"read", "manage", "read-all"},
     SCRAPE: {"read-all"},
     MANAGE: {"manage"},
+    KNOWN: {"predict", "read", "manage", "read-all"},
 }
 #: Paths without a model that show each caller what is in his reach, which may be nothing.
 OF_NO_MODEL = {
@@ -33,6 +34,7 @@ OF_NO_MODEL = {
     "/v1/models",
     "/v2/models/stats",
     "/v1/debug/batches",
+    "/v1/console/session",
     "/v2/repository/index",
     # Which model an upload is for is said when it is registered; until then who knows its id has it.
     "/v1/uploads",

@@ -101,7 +101,7 @@ class Live:
     async def _tick(self) -> None:
         """Make snapshots for as long as somebody watches."""
         try:
-            self._batches.keep_waits(True)
+            self._batches.keep_waits(keeps=True)
             before = self._read()
             while True:
                 await self._pause(_EVERY_S)
@@ -112,7 +112,7 @@ class Live:
             _log.exception("the console's snapshot failed; its streams end")
             self.end()
         finally:
-            self._batches.keep_waits(False)
+            self._batches.keep_waits(keeps=False)
             self._ticking = None
 
     def _step(self, before: Reading) -> Reading:

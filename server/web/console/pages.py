@@ -11,7 +11,8 @@ from server.web.errors import PathNotFound
 __all__ = ["HEADERS", "pages_router"]
 
 #: What a page of ours may do: load what this server has, and talk to it. Nothing inline, nothing from elsewhere, in
-#: nobody's frame; data: images are for the charts' library, which looks whether it can show some. Names and reasons are text of strangers: were one ever taken for HTML, it still would not run.
+#: nobody's frame; data: images are for the charts' library, which looks whether it can show some. Names and reasons are
+#: text of strangers: were one ever taken for HTML, it still would not run.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -8,8 +8,8 @@ import { milliseconds, number } from "./format.js";
 const EVERY_MS = 3_000;
 const NOBODY = 0;
 
-/** Fill a panel with costs and plan; returns what ends its looking. */
-export function costs(place, model, version) {
+/** Fill a panel with costs and plan, which only what is loaded has; returns what ends its looking. */
+export function costs(place, model, version, isLoaded) {
   const view = { plan: null, measured: [], batches: [], group: 0, load: 0.5 };
   const plot = h("div", { class: "plot tall" });
   const chooser = h("div", { class: "row" });
@@ -33,7 +33,7 @@ export function costs(place, model, version) {
     if (!hasEnded) timer = setTimeout(watch, EVERY_MS);
   };
   const begin = async () => {
-    const [plan, measured] = await Promise.allSettled([ask("GET", `${modelPath(model, version)}/plan`), ask("GET", `${modelPath(model, version)}/costs`)]);
+    const [plan, measured] = await Promise.allSettled([isLoaded ? ask("GET", `${modelPath(model, version)}/plan`) : Promise.reject(), ask("GET", `${modelPath(model, version)}/costs`)]);
     if (hasEnded) return;
     view.plan = plan.status === "fulfilled" && plan.value.groups.length ? plan.value : null;
     view.measured = measured.status === "fulfilled" ? measured.value.entries?.predict ?? [] : [];

@@ -55,7 +55,7 @@ function one(main, model, wanted) {
       for (const [place, title] of [[planned, "Costs and plan"], [checked, "Certificate"]]) fill(place, h("h2", {}, title), h("p", { class: "note" }, text));
       return;
     }
-    ends.push(costs(planned, model, version));
+    ends.push(costs(planned, model, version, record.state === "AVAILABLE"));
     certificate(checked, model, version);
   };
   const show = (what) => {
