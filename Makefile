@@ -26,7 +26,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-long test-ray ray-race kubernetes recipes fuzz fuzz-codecs schemathesis soak chaos attack serve load race bench bench-gpu check lint types rules docs op-page dashboard protos \
-        invariant dockerfile compose docker-steps image-here format lock clean
+        invariant screenshots dockerfile compose docker-steps image-here format lock clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -148,6 +148,9 @@ protos: setup ## Compile server/protocol/protos/*.proto into the descriptors tha
 
 op-page: setup ## Find out again what becomes of each op of TensorFlow and write docs/ops.md
 	@$(BIN)/python -m scripts.op_page $(ARGS)
+
+screenshots: setup ## Pictures of the console for the manual, in docs/figures; needs chromium (ARGS="--store DIR")
+	@$(BIN)/python -m scripts.console_screenshots $(ARGS)
 
 invariant: setup ## Ask a server in invariant mode 200,000 times under random load: same bytes? And what does it cost?
 	@$(BIN)/python -m loadtests.invariant $(ARGS)

@@ -42,16 +42,6 @@ class HistogramSeries:
         self.counts[bisect_left(self._bounds, value)] += n
         self.total += value * n
 
-    @property
-    def n(self) -> int:
-        """How many observations were counted."""
-        return sum(self._counts)
-
-    @property
-    def total(self) -> float:
-        """Their sum."""
-        return self._total
-
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
         """Show what was counted."""
         names = [*map(floatToGoString, self._bounds), "+Inf"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,23 @@ from loadtests.console_cost import Cost, compared, watching
 
 
 class Console(http.server.BaseHTTPRequestHandler):
-    """Two snapshots, then nothing more."""
+    """A stream of snapshots, many a second; a server without a console where the path begins otherwise."""
+
+    n_viewers = 0
 
     def do_GET(self) -> None:
-        self.send_response(200 if self.path.startswith("/v1/") else 404)
+        if not self.path.startswith("/v1/"):
+            self.send_error(404)
+            return
+        self.send_response(200)
         self.end_headers()
-        self.wfile.write(b"event: models\ndata: {}\n\n" + b"event: snapshot\ndata: {}\n\n" * 2)
+        Console.n_viewers += 1
+        try:
+            while True:
+                self.wfile.write(b"event: snapshot\ndata: {}\n\n")
+                time.sleep(0.005)
+        except OSError:  # the viewer left
+            Console.n_viewers -= 1
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
@@ -36,9 +48,10 @@ def url() -> Iterator[str]:
 
 
 class Measured:
-    failures: dict[str, int] = {}
+    """What a driver returns."""
 
     def __init__(self, requests_per_s: float) -> None:
+        self.failures: dict[str, int] = {}
         self.requests_per_s = requests_per_s
 
 
@@ -50,16 +63,16 @@ class ScriptedDriver:
 
     def drive(self, url: str, path: Path, *, callers: int, duration_s: float) -> Measured:
         self.n_windows += 1
-        viewers = [thread for thread in threading.enumerate() if "stream" in thread.name or "poll" in thread.name]
-        return Measured((97.0 if viewers else 100.0) * 0.999**self.n_windows)
+        time.sleep(duration_s)
+        return Measured((97.0 if Console.n_viewers else 100.0) * 0.999**self.n_windows)
 
 
 def test_windows_with_and_without_viewers_are_compared_in_pairs(url: str) -> None:
     driver: Any = ScriptedDriver()
-    cost = compared(url, Path("w"), driver, n_pairs=4, window_s=0.1, callers=2, n_viewers=2)
+    cost = compared(url, Path("w"), driver, n_pairs=4, window_s=0.2, callers=2, n_viewers=2)
     assert driver.n_windows == 9, "one to warm up"
     assert cost.ratio == pytest.approx(0.97, abs=0.002)
-    assert cost.n_snapshots == 4 * 2 * 2
+    assert cost.n_snapshots >= 4 * 2
     assert "0.97" in str(cost)
 
 
@@ -68,6 +81,5 @@ def test_the_median_counts() -> None:
 
 
 def test_a_viewer_that_is_refused_is_told_and_not_overlooked(url: str) -> None:
-    with watching(url, n_viewers=1) as seen:
+    with pytest.raises(RuntimeError, match="sent away.*404"), watching(url + "/elsewhere", n_viewers=1):
         pass
-    assert len(seen) == 2

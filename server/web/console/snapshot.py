@@ -151,7 +151,7 @@ def _differences(before: Reading, after: Reading, waiting: Mapping[EntryKey, int
         n_new = n - before.requests.get(labels, 0)
         if n_new <= 0:
             continue
-        model, version, entry, code = labels
+        model, version, entry, code, *_ = labels
         counts = found.setdefault((model, int(version or 0), entry), _Counts())
         if int(code) < _REFUSED:
             counts.answered += n_new
