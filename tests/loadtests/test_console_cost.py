@@ -81,5 +81,5 @@ def test_the_median_counts() -> None:
 
 
 def test_a_viewer_that_is_refused_is_told_and_not_overlooked(url: str) -> None:
-    with pytest.raises(RuntimeError, match="sent away.*404"), watching(url + "/elsewhere", n_viewers=1):
+    with pytest.raises(RuntimeError, match=r"sent away.*404"), watching(url + "/elsewhere", n_viewers=1):
         pass

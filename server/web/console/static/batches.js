@@ -1,7 +1,7 @@
 // The last batches, and why each ran when it did and in that size.
 
 import { ask } from "./api.js";
-import { fill, h, refill, table } from "./dom.js";
+import { bar, fill, h, refill, table } from "./dom.js";
 import { milliseconds, number } from "./format.js";
 import { listen, modelNames } from "./live.js";
 
@@ -67,8 +67,7 @@ function shown(found) {
 
 /** Return how far a bucket was filled, as a bar and in figures. */
 function filled(batch) {
-  const bar = h("meter", { min: "0", max: String(batch.bucket), value: String(batch.rows), "aria-label": `${batch.rows} rows in a bucket of ${batch.bucket}` });
-  return h("span", { class: "filled" }, bar, `${batch.rows}/${batch.bucket}`);
+  return h("span", { class: "filled" }, bar(batch.rows / batch.bucket, `${batch.rows} rows in a bucket of ${batch.bucket}`), `${batch.rows}/${batch.bucket}`);
 }
 
 function clock(seconds) {

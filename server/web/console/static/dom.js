@@ -35,6 +35,13 @@ export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** Make a bar that is filled to a share. Its width is set by script: the policy forbids styles in attributes. */
+export function bar(share, label) {
+  const filled = h("span");
+  filled.style.width = `${Math.min(100, 100 * share)}%`;
+  return h("span", { class: "bar", role: "img", "aria-label": label }, filled);
+}
+
 /** Make a table. `columns`: [heading, class]; `rows`: arrays of cells, each a value, an element or an array of them. */
 export function table(caption, columns, rows, { rowClass = () => null, rowKey = () => null } = {}) {
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },

@@ -2,7 +2,7 @@
 
 import { modelPath, read, send } from "./api.js";
 import { drawing } from "./drawing.js";
-import { fill, h } from "./dom.js";
+import { bar, fill, h } from "./dom.js";
 import { milliseconds } from "./format.js";
 import { listen, modelNames, versionsOf } from "./live.js";
 import { canvasInput, exampleRequest, inputsOf, written } from "./signature.js";
@@ -125,7 +125,7 @@ function barsOf(name, output) {
   const most = Math.max(...output);
   return h("figure", { class: "bars" }, h("figcaption", {}, name),
     h("ol", {}, output.map((item, place) => h("li", { class: item === most ? "most" : null, "data-place": place },
-      h("span", { class: "place" }, String(place)), h("meter", { min: "0", max: String(most), value: String(item), "aria-label": `${name} ${place}` }), h("span", { class: "figure" }, item >= 0.001 || item === 0 ? item.toPrecision(3) : item.toExponential(1))))));
+      h("span", { class: "place" }, String(place)), bar(item / most, `${name} ${place}: ${item}`), h("span", { class: "figure" }, item >= 0.001 || item === 0 ? item.toPrecision(3) : item.toExponential(1))))));
 }
 
 /** Return where the time went: in the queue, in the graph, and all else until the answer was here. */
