@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { colour, draw, forget, layout } from "./charts.js";
 import { fill, h, refill, say, table } from "./dom.js";
-import { bytes, count, milliseconds, number, rate, share } from "./format.js";
+import { bytes, count, milliseconds, number, rate, share, when } from "./format.js";
 import { SPAN_S, latestOf, listen, modelNames, representative, state, versionsOf } from "./live.js";
 import { may } from "./session.js";
 import { stateMark } from "./versions.js";
@@ -140,9 +140,13 @@ async function showServer(place) {
     fill(place, h("p", { class: "note" }, error.message));
     return;
   }
-  const { jail, store } = found;
+  const { jail, store, processes } = found;
   const missing = Object.keys(jail?.missing ?? {});
+  const release = [`Rowwise ${found.version ?? "?"}`, found.tensorflow ? `TensorFlow ${found.tensorflow}` : null, found.python ? `Python ${found.python}` : null];
   fill(place, h("dl", { class: "facts" },
+    h("dt", {}, "Release"), h("dd", {}, release.filter(Boolean).join(", ")),
+    found.uptime_s ? [h("dt", {}, "Runs since"), h("dd", {}, when(new Date(Date.now() - 1000 * found.uptime_s).toISOString()))] : null,
+    processes ? [h("dt", {}, "Processes"), h("dd", {}, Object.entries(processes).map(([name, one]) => `${name}${one.restarts ? ` (started again ${count(one.restarts, "time")})` : ""}`).join(", "))] : null,
     jail ? [h("dt", {}, "Builds are shut in"), h("dd", { class: missing.length ? "warn" : "" }, jail.mode === "off" ? "not at all (jail off)" : missing.length ? `in part, by ${jail.means}; missing: ${missing.join(", ")}` : `whole, by ${jail.means}`)] : null,
     store ? [h("dt", {}, "Store"), h("dd", {}, `${count(store.models ?? 0, "model")}, ${bytes(store.bytes ?? 0)}${store.is_read_only ? ", can't be written to" : ""}`, h("small", { class: "path" }, ` ${store.directory ?? ""}`))] : null,
     state.notes.map((note) => [h("dt", { class: "warn" }, "Note"), h("dd", {}, note)])));
