@@ -19,9 +19,7 @@ LOGS = (
         panel=_PANEL,
         metavar="FILE",
     ),
-    ServeOption(
-        "console", bool, "--console/--no-console", "A page at / that shows what goes on (yes).", panel=_PANEL
-    ),
+    ServeOption("console", bool, "--console/--no-console", "A page at / that shows what goes on (yes).", panel=_PANEL),
     ServeOption(
         "log_level", str, "--log-level", "debug, info, warning or error (info).", panel=_PANEL, metavar="LEVEL"
     ),
