@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
+import os
 import sys
-
-import typer
 
 from rowwise.cli.exit_codes import failed
 
@@ -34,6 +32,5 @@ def demo() -> None:
     if missing:
         needed = ", ".join(_NEEDED[name] for name in missing)
         raise failed(f"the demonstration needs {needed}: {sys.executable} -m pip install 'rowwise[models]'")
-    # Its own process: what it starts is pinned to cores, and Ctrl-C reaches all of it.
-    done = subprocess.run([sys.executable, "-m", "loadtests.demo"], check=False)
-    raise typer.Exit(done.returncode if done.returncode >= 0 else 1)
+    # This process becomes it: what stops the one stops the other, with the servers that it has started.
+    os.execv(sys.executable, [sys.executable, "-m", "loadtests.demo"])  # noqa: S606 - no shell is wanted

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,16 +82,11 @@ def test_completion_is_silent_where_no_server_answers(home: Path) -> None:
     assert completed("mod") == ["models"]
 
 
-def test_the_demonstration_runs_as_a_process_and_ends_as_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[list[str]] = []
-
-    def start(command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
-        ran.append(command[1:])
-        return subprocess.CompletedProcess(command, 1)
-
-    monkeypatch.setattr("rowwise.cli.demo.subprocess.run", start)
-    assert run("demo").exit_code == 1
-    assert ran == [["-m", "loadtests.demo"]]
+def test_the_command_becomes_the_demonstration(monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(os, "execv", lambda program, arguments: became.append((program, arguments)))
+    assert run("demo").exit_code == 0
+    assert became == [(sys.executable, [sys.executable, "-m", "loadtests.demo"])]
 
 
 def test_the_demonstration_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
