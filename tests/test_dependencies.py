@@ -38,6 +38,7 @@ ONLY_TO_COMPARE = {
 #: Named in strings, or used by a framework that needs them for what we ask of it.
 USED_BY_NAME = {
     "httptools": "uvicorn's HTTP parser",
+    "plotly": "the console's charts: a file of it is served",
     "python-multipart": "Starlette's multipart reader",
     "uvloop": "uvicorn's event loop",
 }
