@@ -14,8 +14,6 @@ from typing import Any
 
 import typer
 
-from server.toml_lines import line_of
-
 __all__ = ["NAMES", "ClientFile", "defaults_of", "read_client_file", "users_file"]
 
 NAMES = ("url", "token", "ca")
@@ -45,6 +43,8 @@ def read_client_file(named: Path | None) -> ClientFile:
 
     Errors: typer.BadParameter that names file and line.
     """
+    from server.toml_lines import line_of  # the client's commands load nothing of the server unless there is a file
+
     path = users_file() if named is None else named
     if named is None and not path.is_file():
         return ClientFile(path=None, values={}, lines={})

@@ -49,7 +49,12 @@ def test_a_plain_function_with_if_and_while_keeps_its_branches_and_its_global_va
         answer = signature(x=tf.constant(x))
         assert answer["output_0"].numpy() == pytest.approx(value)
         assert answer["output_1"].numpy() == steps
-    assert submission.spec == {"max_batch": 4, "inputs": {"x": {"dtype": "float32", "shape": [2]}}}
+    expected = {
+        "max_batch": 4,
+        "inputs": {"x": {"dtype": "float32", "shape": [2]}},
+        "outputs": ["output_0", "output_1"],
+    }
+    assert submission.spec == expected
 
 
 def test_a_closure_over_a_variable_and_a_python_number_is_saved(scratch, tmp_path):

@@ -95,6 +95,7 @@ class Reader:
             env=environment,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=300,
         )
         parts = _ENDED.split(ended.stdout)

@@ -11,7 +11,7 @@ import pytest
 from server.protocol import RaggedOutput, WrongKeys
 from server.protocol.oip_datatypes import DATATYPES, ONLY_BINARY
 from tests.protocol.oip_models import NUMPY, Model, decode, described, json_body, model, octets, tensor, written
-from tests.protocol.test_oip_decode import values_of
+from tests.protocol.test_oip_datatypes import values_of
 
 ALL_BINARY = {"parameters": {"binary_data_output": True}}
 

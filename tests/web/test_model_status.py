@@ -130,6 +130,6 @@ def test_names_that_strangers_ask_for_make_no_series(service: Service) -> None:
         service.predict({"instances": [[1, 2, 3]]}, f"/v1/models/{name}:predict")
         service.request("GET", f"/v1/models/{name}")
     after = service.request("GET", "/metrics").text
-    assert 'rowwise_requests_total{code="404",entry="",model="",version=""} 4.0' in after
+    assert 'rowwise_requests_total{code="404",entry="",model="",reason="ModelNotFound",version=""} 4.0' in after
     assert "nobody" not in after
     assert len(after.splitlines()) == len(before.splitlines())

@@ -195,7 +195,8 @@ def test_ctrl_c_reports_what_was_measured(server: Server, tmp_path: Path) -> Non
     server.script = Doubling()
     command = [sys.executable, "-m", "rowwise", "loadtest", server.url, "--model", "double", "--engine", "driver"]
     process = subprocess.Popen(
-        [*command, "--duration", "120", "--warmup", "0", "--output", str(tmp_path)],
+        # What a shell starts in the background is born deaf to SIGINT, tests and their children too.
+        ["env", "--default-signal=INT", *command, "--duration", "120", "--warmup", "0", "--output", str(tmp_path)],
         cwd=Path(__file__).parents[3],
         env={**os.environ},
         stdout=subprocess.PIPE,
