@@ -45,11 +45,12 @@ class Delivery:
             offset += stop - start
 
     def _deliver_some(self, batch: Batch, outputs: object, error: RowErrors) -> None:
+        # First what waits again: a caller who is answered may cancel the request of another, and that one waits.
+        self._isolated(batch, error)
         for item, start, stop, offset in settled(batch, error):
             if not item.is_done:
                 item.parts.append(Part(batch, outputs, offset, start, stop))
                 self._progressed(item, stop - start)
-        self._isolated(batch, error)
 
     def _progressed(self, item: Item, n_rows: int) -> None:
         """Note that rows of an item have their result, and answer it if it is complete."""

@@ -122,6 +122,30 @@ def test_k_bad_rows_of_64_callers_are_k_errors_in_few_further_executions(n_bad: 
     assert len(bench.searching.runs) - 1 <= n_bad * 6 + (1 if n_bad == 1 else 3)
 
 
+def test_who_is_answered_can_cancel_what_is_to_run_again_of_the_same_batch() -> None:
+    """A connection that breaks takes all of its requests back, some of them answered a moment before others."""
+    bench = PoisonBench()
+    items = [bench.submit(number) for number in range(64)]
+    bench.searching.bad = {(number, 0) for number in range(0, 64, 2)}
+    taken: list[tuple[Item, bool]] = []
+
+    def take_back(_: Item) -> None:
+        if not taken:
+            taken.extend((item, bench.batcher.cancel(item)) for item in items if not item.is_done and item.reruns)
+
+    answered_first = items[1]
+    answered_first.on_done = take_back
+    bench.ticks.run()
+    bench.searching.finish()
+    assert answered_first.is_done
+    assert taken
+    assert all(was_waiting for _, was_waiting in taken)
+    assert bench.batcher.n_waiting == 0
+    n_runs = len(bench.searching.runs)
+    bench.run()
+    assert len(bench.searching.runs) == n_runs, "what was taken back ran again"
+
+
 def test_others_get_their_turn_before_a_poisoned_batch_is_searched_to_its_end() -> None:
     bench = PoisonBench()
     poisoned = [bench.submit(number) for number in range(64)]
