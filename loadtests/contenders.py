@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from loadtests.processes import descendants
+from loadtests.processes import cpu_s, descendants
 from loadtests.workload import MODELS
 
 __all__ = [
@@ -191,9 +191,7 @@ class Server:
     def cpu_s(self) -> float:
         """Return the processor time that the process has used, in seconds."""
         assert self._process is not None, "asked outside the with block"
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        # Fields 14 and 15 of proc(5), counted from the state, which is the third.
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_s(self._process.pid)
 
     def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + self._timeout_s

@@ -25,7 +25,7 @@ import typer
 from rich.table import Table
 
 from loadtests.contenders import Cores, Server, free_port, pinned
-from loadtests.processes import descendants
+from loadtests.processes import tree_cpu_s
 from loadtests.terminal import terminal
 
 __all__ = ["Measured", "read_h2load"]
@@ -92,17 +92,6 @@ def _body(example: np.ndarray[Any, Any], path: Path) -> None:
     message.raw_input_contents.append(example.tobytes())
     encoded = message.SerializeToString()
     path.write_bytes(b"\0" + len(encoded).to_bytes(4) + encoded)
-
-
-def _cpu_s(pid: int) -> float:
-    ticks = 0
-    for process in (pid, *descendants(pid)):
-        try:
-            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _load(port: int, body: Path, *, callers: int, secs: int, core: int | None) -> Measured:
@@ -189,12 +178,12 @@ def _measured(
         for n in map(int, callers.split(",")):
             for name, (pid, port) in contenders.items():
                 _load(port, body, callers=n, secs=1, core=cores.driver)
-                began = _cpu_s(pid)
+                began = tree_cpu_s(pid)
                 measured = _load(port, body, callers=n, secs=secs, core=cores.driver)
                 if measured.n_failed:
                     raise SystemExit(f"{name}: {measured.n_failed} calls failed on {model} at {n} callers")
                 sizes.setdefault(name, set()).add(measured.n_body_bytes / measured.n_calls)
-                cpu_us = (_cpu_s(pid) - began) / measured.n_calls * 1e6
+                cpu_us = (tree_cpu_s(pid) - began) / measured.n_calls * 1e6
                 found.setdefault((name, n), []).append((measured.calls_per_s, cpu_us))
                 time.sleep(0.2)
     check()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import sys
 import tempfile
 import urllib.error
@@ -31,7 +30,7 @@ from loadtests.compare import built_store, machine
 from loadtests.comparison import Comparison, Median, Run
 from loadtests.contenders import Cores, Server, cores_in_use, rowwise_command
 from loadtests.driver_process import DriverProcess
-from loadtests.processes import children
+from loadtests.processes import tree_cpu_s
 from loadtests.terminal import terminal
 
 __all__ = ["OURS", "envelope", "markdown", "peers"]
@@ -107,16 +106,6 @@ def _answers(url: str, *, body: bytes) -> bool:
         return False
 
 
-def _tree_cpu_s(pid: int) -> float:
-    """Return the processor time of a process and all below it, seconds."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return own + sum(map(_tree_cpu_s, children(pid)))
-
-
 def _measure(
     comparison: Comparison, driver: DriverProcess, servers: dict[str, Server], file: Path, *, duration_s: float
 ) -> None:
@@ -124,9 +113,9 @@ def _measure(
     for callers, repeat in track(cells, "racing", console=terminal()):
         for name, server in servers.items():
             driver.drive(server.url, file, callers=callers, duration_s=_WARMUP_S)
-            before_s = _tree_cpu_s(server.pid)
+            before_s = tree_cpu_s(server.pid)
             measured = driver.drive(server.url, file, callers=callers, warmup_s=0.0, duration_s=duration_s)
-            spent_s = _tree_cpu_s(server.pid) - before_s
+            spent_s = tree_cpu_s(server.pid) - before_s
             comparison.runs.append(
                 Run(
                     model=_MODEL,

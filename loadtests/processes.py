@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Usage", "children", "descendants", "is_builder", "until", "usage"]
+__all__ = ["Usage", "children", "cpu_s", "descendants", "is_builder", "tree_cpu_s", "until", "usage"]
 
 _PAGE_KB = 1_024
 
@@ -39,6 +40,21 @@ def descendants(pid: int) -> Iterator[int]:
     for child in children(pid):
         yield child
         yield from descendants(child)
+
+
+def cpu_s(pid: int) -> float:
+    """Return the processor time that a process has used, in seconds; 0 if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    # Fields 14 and 15 of proc(5), counted from the state, which is the third.
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def tree_cpu_s(pid: int) -> float:
+    """Return the processor time of a process and of all below it, in seconds."""
+    return cpu_s(pid) + sum(map(cpu_s, descendants(pid)))
 
 
 def is_builder(command_line: list[str]) -> bool:

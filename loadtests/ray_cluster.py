@@ -15,7 +15,7 @@ from typing import Self
 
 import httpx
 
-from loadtests.processes import children, descendants, until
+from loadtests.processes import children, cpu_s, descendants, until
 from server.replica import ray_environment
 
 __all__ = ["RayCluster", "ray_application"]
@@ -81,7 +81,7 @@ class RayCluster:
 
     def replica_cpu_s(self, application: str) -> float:
         """Return the processor time that an application's replicas have used."""
-        return sum(_cpu_s(pid) for pid in self.replicas(application))
+        return sum(cpu_s(pid) for pid in self.replicas(application))
 
     def _start(self) -> None:
         names = ("port", "dashboard-agent-grpc-port", "metrics-export-port", "dashboard-agent-listen-port")
@@ -143,14 +143,6 @@ def _await_text(process: subprocess.Popen[bytes], path: Path, text: str) -> str:
             raise RuntimeError(f"{path.name}: {said[-3_000:]}")
         time.sleep(0.1)
     return said
-
-
-def _cpu_s(pid: int) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:

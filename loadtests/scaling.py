@@ -13,7 +13,6 @@ Source: P. J. Denning and J. P. Buzen, "The Operational Analysis of Queueing Net
 
 from __future__ import annotations
 
-import os
 import shutil
 import statistics
 import tempfile
@@ -30,7 +29,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from loadtests import workload
 from loadtests.contenders import Server, rowwise_command
 from loadtests.driver_process import DriverProcess
-from loadtests.processes import children
+from loadtests.processes import children, cpu_s
 from loadtests.terminal import terminal
 
 __all__ = ["CORES", "Demand", "Split", "bounds", "markdown"]
@@ -121,13 +120,13 @@ class _Spent:
         workers_s = engine_s = 0.0
         lines = children(server.pid)
         for pid, line in lines.items():
-            spent = _cpu_s(pid)
+            spent = cpu_s(pid)
             if line[-1].startswith("worker"):
                 workers_s += spent
             else:
                 engine_s += spent
         if not lines:
-            engine_s = _cpu_s(server.pid)
+            engine_s = cpu_s(server.pid)
         seen = dict.fromkeys(("rowwise_compute_seconds_sum", "rowwise_batches_total", "rowwise_rows_total"), 0.0)
         for family in text_string_to_metric_families(httpx.get(f"{server.url}/metrics", timeout=60).text):
             for sample in family.samples:
@@ -143,11 +142,6 @@ class _Spent:
             self.batches - other.batches,
             self.rows - other.rows,
         )
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _measure(
