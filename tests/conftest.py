@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.log_levels import log_levels, log_levels_put_back
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
@@ -75,3 +77,12 @@ def fresh_weights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROWWISE_CACHE", str(directory / "weights"))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def log_levels_stay() -> Iterator[None]:
+    """A file that changes from which level on is logged puts it back: tests of others count what was logged."""
+    with log_levels_put_back():
+        before = log_levels()
+        yield
+        assert log_levels() == before

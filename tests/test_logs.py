@@ -12,6 +12,7 @@ import pytest
 
 from server import logs
 from server.settings import Settings
+from tests.log_levels import log_levels_put_back
 
 MARKER = "marker-of-an-input"
 
@@ -20,7 +21,7 @@ MARKER = "marker-of-an-input"
 def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., io.StringIO]]:
     """Return what begins to log into a string, on loggers that are put back as they were."""
     root = logging.getLogger()
-    before, levels = root.handlers[:], {name: logging.getLogger(name or None).level for name in ("", *logs._OURS)}
+    before = root.handlers[:]
     written = io.StringIO()
     monkeypatch.setattr(logs, "open_stderr", lambda: written)
 
@@ -29,10 +30,9 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., io.StringIO
         logs.log_to_stderr(level, process, log_format=log_format)
         return written
 
-    yield begin
+    with log_levels_put_back():
+        yield begin
     root.handlers[:] = before
-    for name, level in levels.items():
-        logging.getLogger(name or None).setLevel(level)
 
 
 def fail(log: logging.Logger) -> None:

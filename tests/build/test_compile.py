@@ -123,9 +123,13 @@ def test_loop_that_rows_leave_early_is_measured_masked_and_partitioned(tmp_path:
     inputs = {"x": {"dtype": "float32", "shape": [16]}, "n": {"dtype": "int32", "shape": []}}
     manifest, _ = build(predict, inputs, tmp_path, buckets=(1, 32))
     costs = json.loads((tmp_path / "costs.json").read_text())["entries"]["predict"]
-    tried = {(entry["rows"], entry["compiler"], entry["control_flow"]) for entry in costs if entry["error"] is None}
+    listed = {(entry["rows"], entry["compiler"], entry["control_flow"]) for entry in costs}
     both = {(32, compiler, "partitioned") for compiler in ("graph", "xla")}
-    assert tried == both | {(rows, compiler, "masked") for rows in (1, 32) for compiler in ("graph", "xla")}
+    assert listed == both | {(rows, compiler, "masked") for rows in (1, 32) for compiler in ("graph", "xla")}
+    # XLA that was slow at both ends is not tried for the third form: how slow it is depends on what else runs here.
+    untried = [entry for entry in costs if entry["error"] is not None]
+    assert all(entry["compiler"] == "xla" and entry["error"].startswith("not tried: at both ends") for entry in untried)
+    assert len(untried) <= 1
     for graph in manifest.entries["predict"]:
         (winner,) = (entry for entry in costs if entry["chosen"] and entry["rows"] == graph.rows)
         assert winner["control_flow"] == graph.mode.control_flow

@@ -24,7 +24,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server_process.
     of the run (tests/conftest.py).
     """
     store = tmp_path_factory.mktemp("e2e") / "store"
-    port = str(server_process.free_port())
     options = ("--model", "digits=models.digits:predict", "--import-package", "models", "--allow-source")
-    with server_process.ServerProcess(store, *options, "--grpc-port", port) as running:
+    with server_process.ServerProcess(store, *options) as running:
         yield running.wait_ready()

@@ -20,7 +20,7 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.grpc
-from server_process import ServerProcess, free_port
+from server_process import ServerProcess
 
 from server.rights import TokenEntry, add_token, digest_of
 from tests.deploy.metrics import metrics_of_exposition, metrics_of_page
@@ -67,7 +67,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> 
         entry = {"name": name, "sha256": digest_of(name.encode()).hex(), "scopes": scopes}
         add_token(tokens, TokenEntry.model_validate(entry))
     options = (
-        "--http-workers", "1", "--grpc-port", str(free_port()), "--allow-source", "--allow-unjailed-source",
+        "--http-workers", "1", "--allow-source", "--allow-unjailed-source",
         "--tokens-file", str(tokens), "--audit-log", str(directory / "audit.jsonl"),
         "--log-level", "debug", "--log-format", "json", "--access-log", "--otlp-endpoint", collector.url,
     )  # fmt: skip
@@ -201,15 +201,20 @@ def test_prometheus_scrapes_with_its_token_and_answers_every_query_of_the_dashbo
             }
         )
     )
-    url = f"http://127.0.0.1:{free_port()}"
-    options = (f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}")
-    listen = f"--web.listen-address={url.removeprefix('http://')}"
+    options = (
+        f"--config.file={config}",
+        f"--storage.tsdb.path={tmp_path / 'data'}",
+        "--web.listen-address=127.0.0.1:0",
+    )
+    said = tmp_path / "log"
     with (
-        (tmp_path / "log").open("wb") as log,
-        subprocess.Popen([program, *options, listen], stdout=log, stderr=log) as process,
-        httpx.Client(base_url=url, timeout=60) as http,
+        said.open("wb") as log,
+        subprocess.Popen([program, *options], stdout=log, stderr=log) as process,
+        httpx.Client(timeout=60) as http,
     ):
         try:
+            listens = until(lambda: re.search(r'"Listening on" address=(\S+)', said.read_text()))
+            http.base_url = f"http://{listens[1]}"
 
             def ask(query: str) -> list[Any]:
                 try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 from server.replica import EmbeddedServer, EngineReplica
 from server.replica.present import present
 from server.store import Store
+from tests.log_levels import log_levels_put_back
 
 
 @asynccontextmanager
@@ -62,6 +63,13 @@ async def ask(app: EmbeddedServer, path: str, method: str = "GET") -> tuple[int,
     assert headers[b"x-request-id"] == b"mine"
     body = b"".join(message.get("body", b"") for message in sent[1:])
     return sent[0]["status"], json.loads(body) if body.startswith(b"{") else body
+
+
+@pytest.fixture(autouse=True)
+def log_levels() -> Iterator[None]:
+    """It logs as its settings say, and so does all that is in its process."""
+    with log_levels_put_back():
+        yield
 
 
 @pytest.fixture
