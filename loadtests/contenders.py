@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -12,13 +11,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from loadtests.processes import cpu_s, descendants
+from loadtests.processes import cpu_s, stop_tree
 from loadtests.workload import MODELS
 
 __all__ = [
@@ -158,17 +157,7 @@ class Server:
         process, self._process = self._process, None
         if process is None:
             return
-        below = list(descendants(process.pid))
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        # Some servers leave their workers behind.
-        for pid in below:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        stop_tree(process, within_s=_STOP_S)
         if self._output is not None:
             self._output.close()
 

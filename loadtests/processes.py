@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Usage", "children", "cpu_s", "descendants", "is_builder", "tree_cpu_s", "until", "usage"]
+__all__ = ["Usage", "children", "cpu_s", "descendants", "is_builder", "stop_tree", "tree_cpu_s", "until", "usage"]
 
 _PAGE_KB = 1_024
 
@@ -55,6 +58,20 @@ def cpu_s(pid: int) -> float:
 def tree_cpu_s(pid: int) -> float:
     """Return the processor time of a process and of all below it, in seconds."""
     return cpu_s(pid) + sum(map(cpu_s, descendants(pid)))
+
+
+def stop_tree(process: subprocess.Popen[bytes], *, within_s: float) -> None:
+    """Ask a process to stop, kill it if it doesn't ``within_s``, and kill what it leaves behind of its own."""
+    below = list(descendants(process.pid))
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for pid in below:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def is_builder(command_line: list[str]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from typing import Self
 
 import httpx
 
-from loadtests.processes import children, cpu_s, descendants, until
+from loadtests.processes import children, cpu_s, descendants, stop_tree, until
 from server.replica import ray_environment
 
 __all__ = ["RayCluster", "ray_application"]
@@ -146,20 +145,8 @@ def _await_text(process: subprocess.Popen[bytes], path: Path, text: str) -> str:
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:
-    if process is None or process.poll() is not None:
-        return
-    below = list(descendants(process.pid))
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(_STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    for pid in below:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    if process is not None and process.poll() is None:
+        stop_tree(process, within_s=_STOP_S)
 
 
 def _free_ports(n: int) -> list[int]:

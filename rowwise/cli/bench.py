@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from rowwise.cli.exit_codes import failed
-from rowwise.cli.options import AllowLooped, AsJson, MaxBatch, Spec, failing_with_reason, spec_options
+from rowwise.cli.options import AllowLooped, AsJson, Buckets, MaxBatch, Spec, failing_with_reason, spec_options
 from rowwise.cli.screen import screen
 from rowwise.cli.vectorize import declared
 from rowwise.progress import RegistrationView, view_for
@@ -53,12 +53,7 @@ def bench(
     n_rounds: Annotated[
         int, typer.Option("--rounds", min=1, metavar="N", help="Rounds in which the two forms take turns.")
     ] = _ROUNDS,
-    buckets: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--bucket", min=1, metavar="N", help="A batch size to compile. Repeat for more.", show_default=False
-        ),
-    ] = None,
+    buckets: Buckets = None,
     max_batch: MaxBatch = None,
     allow_looped: AllowLooped = None,
     spec: Spec = None,
@@ -81,9 +76,7 @@ def bench(
 
     Exit codes: 0 with the figures; 1 with the reason where the function can't be built or an example fails.
     """
-    options = spec_options(spec)
-    given = {"buckets": buckets, "max_batch": max_batch, "allow_looped": allow_looped}
-    options.update({name: value for name, value in given.items() if value})
+    options = spec_options(spec, buckets=buckets, max_batch=max_batch, allow_looped=allow_looped)
     asked = sorted(set(callers or _CALLERS))
     with (
         failing_with_reason(),

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from rowwise.cli.exit_codes import failed
-from rowwise.cli.options import AllowLooped, AsJson, MaxBatch, Spec, failing_with_reason, spec_options
+from rowwise.cli.options import AllowLooped, AsJson, Buckets, MaxBatch, Spec, failing_with_reason, spec_options
 from rowwise.cli.vectorize import declared
 from rowwise.progress import view_for
 from rowwise.targets import load_target
@@ -44,12 +44,7 @@ def export(
         int | None,
         typer.Option("--version", min=1, metavar="N", help="With --store: a version; without it, the active one."),
     ] = None,
-    buckets: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--bucket", min=1, metavar="N", help="A batch size to compile. Repeat for more.", show_default=False
-        ),
-    ] = None,
+    buckets: Buckets = None,
     max_batch: MaxBatch = None,
     allow_looped: AllowLooped = None,
     spec: Spec = None,
@@ -71,9 +66,7 @@ def export(
 
     Exit codes: 0 done; 1 with the reason on standard error.
     """
-    options = spec_options(spec)
-    given = {"buckets": buckets, "max_batch": max_batch, "allow_looped": allow_looped}
-    options.update({name: value for name, value in given.items() if value})
+    options = spec_options(spec, buckets=buckets, max_batch=max_batch, allow_looped=allow_looped)
     if store is not None and options:
         raise typer.BadParameter("a stored model is exported as it was built, without options", param_hint="--store")
     if version is not None and store is None:

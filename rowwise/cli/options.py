@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AllowLooped",
     "AsJson",
+    "Buckets",
     "Ca",
     "MaxBatch",
     "ModelName",
@@ -74,6 +75,16 @@ Spec = Annotated[
         show_default=False,
     ),
 ]
+Buckets = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--bucket",
+        min=1,
+        metavar="N",
+        help="A batch size to compile. Repeat for more; without it, powers of two for as long as they pay.",
+        show_default=False,
+    ),
+]
 MaxBatch = Annotated[
     int | None,
     typer.Option("--max-batch", min=1, metavar="N", help="Largest batch to compile.", show_default=False),
@@ -118,14 +129,14 @@ def failing_with_reason() -> Iterator[None]:
         raise failed(str(error), exit_code_of(error)) from error
 
 
-def spec_options(text: str | None) -> dict[str, Any]:
-    """Read what ``--spec`` was given. Errors: typer.BadParameter."""
-    if text is None:
-        return {}
-    try:
-        value = json.loads(Path(text[1:]).read_text(encoding="utf-8") if text.startswith("@") else text)
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{text!r} can't be read as JSON: {error}", param_hint="--spec") from error
+def spec_options(text: str | None, **given: Any) -> dict[str, Any]:
+    """Read what ``--spec`` was given; options of their own that are ``given`` count more. Errors: BadParameter."""
+    value: Any = {}
+    if text is not None:
+        try:
+            value = json.loads(Path(text[1:]).read_text(encoding="utf-8") if text.startswith("@") else text)
+        except (OSError, ValueError) as error:
+            raise typer.BadParameter(f"{text!r} can't be read as JSON: {error}", param_hint="--spec") from error
     if not isinstance(value, dict):
         raise typer.BadParameter(f"expected a JSON object, got {text}", param_hint="--spec")
-    return value
+    return value | {name: option for name, option in given.items() if option}

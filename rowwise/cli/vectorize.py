@@ -11,7 +11,7 @@ import typer
 
 from rowwise.cli.certificate_report import certificate_report
 from rowwise.cli.exit_codes import failed
-from rowwise.cli.options import AllowLooped, AsJson, MaxBatch, Spec, failing_with_reason, spec_options
+from rowwise.cli.options import AllowLooped, AsJson, Buckets, MaxBatch, Spec, failing_with_reason, spec_options
 from rowwise.cli.report import cost_chart, cost_table
 from rowwise.cli.screen import screen
 from rowwise.input_specs import normalized
@@ -35,16 +35,7 @@ def vectorize(
         ),
     ],
     *,
-    buckets: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--bucket",
-            min=1,
-            metavar="N",
-            help="A batch size to compile. Repeat for more; without it, powers of two for as long as they pay.",
-            show_default=False,
-        ),
-    ] = None,
+    buckets: Buckets = None,
     max_batch: MaxBatch = None,
     allow_looped: AllowLooped = None,
     tolerance: Annotated[
@@ -78,9 +69,7 @@ def vectorize(
 
     Exit codes: 0 with the certificate; 1 with the reason on standard error where the function can't be vectorized.
     """
-    options = spec_options(spec)
-    given = {"buckets": buckets, "max_batch": max_batch, "allow_looped": allow_looped, "tolerance": tolerance}
-    options.update({name: value for name, value in given.items() if value})
+    options = spec_options(spec, buckets=buckets, max_batch=max_batch, allow_looped=allow_looped, tolerance=tolerance)
     with failing_with_reason(), tempfile.TemporaryDirectory(prefix="rowwise-") as scratch:
         with view_for(target, progress=None) as view:
             certificate, costs = _build(target, options, Path(scratch), view)

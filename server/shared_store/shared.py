@@ -24,8 +24,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from server.shared_store.bucket import Bucket
 from server.shared_store.document import Document, VersionFacts
@@ -34,6 +33,7 @@ from server.shared_store.in_directory import InDirectory
 from server.shared_store.publishing import Publishing
 from server.store import Conflict, Quotas, State, Store, StoreError, StoreUnreachable, VersionRecord
 from server.store.activation import MAX_HISTORY, Activation
+from server.store.closing import Closing
 from server.store.collection import collectable
 from server.store.index import ModelIndex
 from server.store.layout import check_name
@@ -54,7 +54,7 @@ _KEPT_HERE = 2
 _FRESH_S = 900.0
 
 
-class SharedStore(Documents, InDirectory):
+class SharedStore(Documents, InDirectory, Closing):
     """The models in a bucket, as this server last read them. ``directory`` is a local store that is this server's own.
 
     Errors: every change raises StoreUnreachable where the bucket can't be reached.
@@ -89,14 +89,6 @@ class SharedStore(Documents, InDirectory):
     def close(self) -> None:
         """Let another process have the directory."""
         self._here.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # What is here.
 

@@ -11,9 +11,9 @@ import logging
 import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
+from server.store.closing import Closing
 from server.store.durable import read_json
 from server.store.errors import StoreDamaged, StoreError, StoreUnwritable
 from server.store.looking import StoreView
@@ -25,7 +25,7 @@ __all__ = ["FollowedStore"]
 _log = logging.getLogger(__name__)
 
 
-class FollowedStore(StoreView):
+class FollowedStore(StoreView, Closing):
     """A store that others change. Errors: whatever would change it raises StoreUnwritable."""
 
     def __init__(self, root: Path, *, quotas: Quotas | None = None) -> None:
@@ -39,14 +39,6 @@ class FollowedStore(StoreView):
     def close(self) -> None:
         """Give the server's own directory back."""
         self._own.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # Following.
 

@@ -15,9 +15,9 @@ import tempfile
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from server.store.closing import Closing
 from server.store.collection import collectable
 from server.store.contents import Contents, FileDigest
 from server.store.durable import Disk, read_json
@@ -40,7 +40,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class Store(GrowingStore):
+class Store(GrowingStore, Closing):
     """A directory of models and versions that survives the end of the process at any step.
 
     ``damage`` has a sentence for each thing that was found broken when the store was opened.
@@ -97,14 +97,6 @@ class Store(GrowingStore):
     def close(self) -> None:
         """Let another process open the store. Nothing is lost without it."""
         self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # What is there, besides what the index says.
 
