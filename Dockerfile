@@ -4,7 +4,7 @@
 
 ARG BASE=python:3.11.14-slim-bookworm
 
-FROM $BASE AS build
+FROM $BASE AS packages
 # For `strip`. It stays in this stage.
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install --yes --no-install-recommends binutils && rm -rf /var/lib/apt/lists/*
@@ -13,8 +13,11 @@ COPY scripts/install-image.sh scripts/install-packages.sh scripts/
 COPY requirements requirements
 ARG DEVICE=cpu
 RUN scripts/install-image.sh packages /opt/rowwise "requirements/image-$DEVICE.lock"
+
+FROM packages AS application
+WORKDIR /src
 COPY . .
-RUN scripts/install-image.sh application /opt/rowwise
+RUN scripts/install-image.sh application /opt/rowwise /opt/application
 
 FROM $BASE AS locust
 RUN useradd --system --uid 10001 --no-create-home locust
@@ -35,7 +38,9 @@ ENTRYPOINT ["locust", "--locustfile", "/src/loadtests/locustfile.py"]
 FROM $BASE AS server
 RUN useradd --system --uid 10001 --no-create-home rowwise \
   && install --directory --owner 10001 --group 10001 /var/lib/rowwise
-COPY --from=build /opt/rowwise /opt/rowwise
+# Two layers: the packages stay as they are from one release to the next, and are not sent again with each.
+COPY --from=packages /opt/rowwise /opt/rowwise
+COPY --from=application /opt/application /opt/rowwise
 COPY deploy/health_check.py /opt/rowwise/health_check.py
 ENV PATH=/opt/rowwise/bin:$PATH \
     HOME=/var/lib/rowwise \

@@ -29,7 +29,7 @@ from loadtests.driver_process import DriverProcess
 from loadtests.report import duration, others
 from loadtests.terminal import terminal
 
-__all__ = ["Reading", "certificate_lines", "reading"]
+__all__ = ["Reading", "certificate_lines", "next_steps", "reading"]
 
 MODEL = "digits"
 CALLERS = 32
@@ -96,6 +96,23 @@ def certificate_lines(certificate: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def next_steps() -> list[str]:
+    """Return what to type next, all of which whoever has the command has too."""
+    from models import digits
+
+    source = Path(digits.__file__)
+    if source.is_relative_to(Path.cwd()):
+        source = source.relative_to(Path.cwd())
+    return [
+        f"rowwise serve --model {MODEL}=models.digits:predict",
+        "    serves this model until Ctrl-C; http://127.0.0.1:8000/ shows it, and takes digits that you draw",
+        f"rowwise loadtest http://127.0.0.1:8000 --model {MODEL}",
+        "    in another terminal: what it carries, as a report with pictures",
+        "rowwise register mine ./mine.py:predict",
+        f"    a function of your own; the one that was served is in {source}",
+    ]
+
+
 class _Demo:
     """The steps, each said before it is done."""
 
@@ -120,13 +137,7 @@ class _Demo:
             driver = stack.enter_context(DriverProcess(core=self._cores.driver))
             is_right = self._send_digits(driver, server, file)
             is_right &= self._compare(driver, server, store, file)
-        self._say(
-            f"Done in {time.monotonic() - self._started_s:.0f} s. How to go on:",
-            "make serve         the digits model on http://127.0.0.1:8000 until Ctrl-C; then see",
-            "                   http://127.0.0.1:8000/v1/models/digits, /v1/models/digits/metadata and /metrics",
-            "make load          five models at 1, 8, 32 and 128 callers: a table and a picture",
-            "models/digits.py   the function that was served, and how to write your own",
-        )
+        self._say(f"Done in {time.monotonic() - self._started_s:.0f} s. How to go on:", *next_steps())
         return is_right
 
     def _answers(self) -> Path:

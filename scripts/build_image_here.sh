@@ -53,7 +53,7 @@ fi
 context=$(mktemp -d -p "$directory")
 PYTHONPATH=$PWD "${PYTHON:-python3}" -m scripts.run_image_steps --export "$context"
 cp Dockerfile "$context"
-echo "[build] the Dockerfile's stages build and server"
+echo "[build] the Dockerfile's stages packages, application and server"
 buildah "${store[@]}" bud --isolation chroot --network host --pull-never --layers --format docker --quiet \
   --build-arg "BASE=localhost/$base" --target server --tag rowwise:here "${volumes[@]}" "$context" >"$directory/build.log" 2>&1 \
   || { tail -40 "$directory/build.log"; exit 1; }

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The image's two layers, also run outside of a container by run_image_steps.py.
 #
-#   install-image.sh packages VENV LOCK    a fresh environment with exactly the locked packages
-#   install-image.sh application VENV      the wheel, built here and installed beside them
+#   install-image.sh packages VENV LOCK             a fresh environment with exactly the locked packages
+#   install-image.sh application VENV [DIRECTORY]   the wheel, built here and installed beside them; or into a directory
+#                                                   that is to be copied over the environment
 #
 # Packages are compiled to byte code as they are installed: a read-only container could not keep it later.
 # KEEP_PACKAGE_CACHE=1 keeps what was downloaded, which only makes an image larger.
@@ -30,18 +31,20 @@ case ${1:?packages or application} in
         mv "$library.stripped" "$library"
       done
     fi
+    # Nothing is installed later but the application, by a pip of its own.
+    "$venv/bin/python" -m pip --quiet uninstall --yes pip
     ;;
   application)
-    venv=$2
+    venv=$2 directory=${3:-$2}
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     python3.11 -m venv "$work/build"
     "$work/build/bin/python" "${pip[@]}" --require-hashes --requirement requirements/build.lock
     "$work/build/bin/python" -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation \
       --wheel-dir "$work" .
-    "$venv/bin/python" "${pip[@]}" --no-deps --no-index "$work"/rowwise-*.whl
-    # Nothing is installed later.
-    "$venv/bin/python" -m pip --quiet uninstall --yes pip
+    # Its commands name the environment's Python, wherever they are written.
+    "$work/build/bin/python" -m pip --disable-pip-version-check --python "$venv/bin/python" --quiet install \
+      --no-deps --no-index --prefix "$directory" "$work"/rowwise-*.whl
     ;;
   *)
     echo "install-image.sh: unknown layer $1" >&2

@@ -125,7 +125,12 @@ class Image:
     def do_copy(self, argument: str) -> None:
         *sources, target = shlex.split(argument)
         if sources[0].startswith("--from="):
-            return  # All stages share one directory, so it is there.
+            # All stages share one directory, so that it is there, or in another place of it.
+            made, wanted = Path(self.place(sources[1])), Path(self.place(target))
+            if made != wanted:
+                shutil.copytree(made, wanted, symlinks=True, dirs_exist_ok=True)
+                shutil.rmtree(made)
+            return
         destination = Path(self.place(target)) if target.startswith("/") else self.directory / target
         for source in (self.context / name for name in sources):
             if source.is_dir():
@@ -284,8 +289,8 @@ def main() -> int:
         context.mkdir()
         export_context(context)
         image = Image(root, context)
-        image.run_stage(stages["build"])
-        image.run_stage(stages["server"])
+        for name in ("packages", "application", "server"):
+            image.run_stage(stages[name])
         use(image)
     print("image steps: passed")
     return 0

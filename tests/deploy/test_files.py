@@ -97,7 +97,8 @@ def test_services_reach_each_other_by_names_and_ports_that_there_are() -> None:
             assert {int(entry.rsplit(":", 1)[1]) for entry in service["ports"]} == exposed, name
             declared = {
                 argument.partition("=")[0]
-                for instruction, argument in stages["build"].instructions
+                for stage in stages.values()
+                for instruction, argument in stage.instructions
                 if instruction == "ARG"
             }
             assert set(service["build"].get("args", {})) <= declared
@@ -121,6 +122,14 @@ def test_what_the_dockerfile_copies_is_in_the_build_context() -> None:
                 for source in sources:
                     assert (ROOT / source).exists(), source
                     assert source == "." or in_context(source, ignore), source
+
+
+def test_the_application_is_a_layer_upon_that_of_the_packages_which_no_change_of_it_makes_anew() -> None:
+    stages = {stage.name: stage for stage in parse((ROOT / "Dockerfile").read_text())}
+    copied = [argument.split()[0] for name, argument in stages["server"].instructions if name == "COPY"]
+    assert copied[:2] == ["--from=packages", "--from=application"]
+    needed = {path for name, argument in stages["packages"].instructions if name == "COPY" for path in argument.split()}
+    assert {path.split("/")[0] for path in needed} == {"scripts", "requirements"}
 
 
 def test_the_build_context_holds_sources_and_nothing_else() -> None:

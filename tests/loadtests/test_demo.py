@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 import orjson
 import pytest
 import tensorflow as tf
+import typer
 
-from loadtests.demo import certificate_lines, reading
+from loadtests.demo import certificate_lines, next_steps, reading
+from rowwise.cli.app import app
+from tests.command_lines import parse
 from vectorizer import vectorize
 
 
@@ -46,3 +52,12 @@ def test_a_certificate_is_said_in_three_lines() -> None:
     assert "0 looped" in lines[0]
     assert "batch sizes 1, 4: " in lines[1]
     assert lines[2] == "largest difference 0.0e+00; equal to the bit at 2 of 2 sizes"
+
+
+def test_what_it_ends_with_can_be_typed_by_whoever_has_installed_the_package() -> None:
+    steps = next_steps()
+    commands = [shlex.split(step) for step in steps if not step.startswith(" ")]
+    assert [command[:2] for command in commands] == [["rowwise", name] for name in ("serve", "loadtest", "register")]
+    for command in commands:
+        parse(typer.main.get_command(app), command[1:])
+    assert Path(steps[-1].split()[-1]).is_file()
