@@ -52,11 +52,6 @@ class Finding:
     kind: OpClass
     reason: str = ""
 
-    @property
-    def is_vectorized(self) -> bool:
-        """Return True if the op runs once for all rows."""
-        return self.kind in (OpClass.BY_PFOR, OpClass.BY_US)
-
 
 @dataclass(frozen=True)
 class Body:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from server.batching import Batch, Span
-from server.signature import STRING, LengthAxis, ModelSignature, TensorSignature
+from server.signature import STRING, ModelSignature, TensorSignature
 
 __all__ = ["Staging"]
 
@@ -136,8 +136,3 @@ def _copy_padded(array: np.ndarray[Any, Any], index: int, spans: Sequence[Span])
                 target = target[tuple(map(slice, value.shape))]
             target[...] = value
             row += 1
-
-
-def axis_sizes(axes: Sequence[LengthAxis], lengths: Sequence[int]) -> tuple[int, ...]:
-    """Return the padded size of each axis for one example's true lengths."""
-    return tuple(axis.bucket_for(length) for axis, length in zip(axes, lengths, strict=True))

@@ -17,7 +17,6 @@ __all__ = [
     "booleans",
     "describe",
     "float_limit",
-    "is_float",
     "kind_of",
     "narrow",
     "numpy_dtype",
@@ -42,11 +41,6 @@ def kind_of(dtype: str) -> str:
     if dtype in _INTEGERS:
         return "integer"
     return dtype if dtype in {"bool", STRING} else "other"
-
-
-def is_float(dtype: str) -> bool:
-    """True for the four floating-point dtypes that a model may have."""
-    return dtype in _FLOATS
 
 
 @cache
