@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,6 +89,7 @@ def saved_model(tmp_path: Path) -> Path:
 
 def test_every_signature_is_timed_and_one_that_fails_says_why(saved_model: Path) -> None:
     seen: list[tuple[int, int]] = []
+    began_s = time.perf_counter()
     results = measure(
         saved_model,
         [Form(BUCKET, "graph"), Form(BUCKET, "xla")],
@@ -95,10 +97,12 @@ def test_every_signature_is_timed_and_one_that_fails_says_why(saved_model: Path)
         outputs=["y"],
         progress=lambda done, total: seen.append((done, total)),
     )
+    took_s = time.perf_counter() - began_s
     graph = [entry for entry in results if entry.candidate.mode.compiler == "graph"]
     xla = [entry for entry in results if entry.candidate.mode.compiler == "xla"]
     assert "single_threaded" in {entry.candidate.mode.executor for entry in graph}
-    assert all(entry.error is None and 0 < min(entry.times_s) <= entry.cost_s < 0.1 for entry in graph)
+    assert all(entry.error is None and 0 < min(entry.times_s) <= entry.cost_s for entry in graph)
+    assert sum(sum(entry.times_s) for entry in graph) < took_s
     assert all(entry.error and "InvalidArgument" in entry.error and not entry.times_s for entry in xla)
     assert xla[0].to_json()["cost_s"] is None
     assert graph[0].to_json()["rounds"] == len(graph[0].times_s) >= 5

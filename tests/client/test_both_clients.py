@@ -103,17 +103,18 @@ def test_an_answer_that_trickles_is_not_waited_for_longer_by_an_event_loop() -> 
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
             while not writer.is_closing():
                 writer.write(b"x")
+                n_sent.append(1)
                 await asyncio.sleep(0.05)
             stopped.set()
 
         stopped = asyncio.Event()
+        n_sent: list[int] = []
 
         server = await asyncio.start_server(trickle, "127.0.0.1", 0)
         async with server, rowwise.AsyncClient(_url(server), timeout_s=0.3) as client:
-            began_s = time.monotonic()
             with pytest.raises(rowwise.TimedOut):
                 await client.models()
-            assert time.monotonic() - began_s < 3
+            assert len(n_sent) < 1_000, "it would have been answered"
         await stopped.wait()
 
     asyncio.run(test())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -126,9 +124,7 @@ def test_a_lot_fails_at_once_when_the_engine_process_ends() -> None:
             await until(lambda: ends.serving[0].model.together)
             model = ends.model()
             ends.engine_process.kill()
-            began_s = time.monotonic()
             await until(lambda: len(lot.results) == 2)
-            assert time.monotonic() - began_s < 5
             assert all(isinstance(error, EngineGone) for _, error in lot.results)
             late = Lot(model, 1, 1)
             assert all(isinstance(error, EngineGone) for _, error in late.results)

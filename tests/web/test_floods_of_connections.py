@@ -56,11 +56,17 @@ def test_when_every_connection_is_in_use_newcomers_are_told_so_and_probes_are_an
             done(ScriptedAnswer(outputs=[np.float32([6])]))
         for caller in callers:
             assert total(await caller.answer()) == 6
-        await asyncio.sleep(0.15)  # it is looked now and then whether somebody has become idle
-        again = await server.connect()
         server.model.holds = False
-        again.send(request(1, 2, 3))
-        assert total(await again.answer()) == 6
+        # It is looked now and then whether somebody has become idle.
+        async with asyncio.timeout(60):
+            while True:
+                again = await server.connect()
+                again.send(request(1, 2, 3))
+                status, _, _ = answer = await again.answer()
+                if status == 200:
+                    break
+                assert status == 503
+        assert total(answer) == 6
 
     over_sockets(test, tmp_path, max_connections=8)
 

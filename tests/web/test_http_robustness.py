@@ -251,9 +251,11 @@ def test_a_connection_without_a_request_is_closed_and_one_with_half_a_head_is_to
                 break
             later.send(bytes([byte]))
             await asyncio.sleep(0.01)
+        else:
+            pytest.fail("each byte began the time anew")
         status, _, body = await later.answer()
         assert (status, b"head_timeout_s" in body) == (408, True)
-        assert 0.15 < time.monotonic() - began_s < 2
+        assert time.monotonic() - began_s > 0.15
         assert (await half.answer())[0] == 408
         assert await half.is_closed()
         assert await silent.is_closed()
