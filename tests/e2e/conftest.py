@@ -25,5 +25,5 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server_process.
     """
     store = tmp_path_factory.mktemp("e2e") / "store"
     options = ("--model", "digits=models.digits:predict", "--import-package", "models", "--allow-source")
-    with server_process.ServerProcess(store, *options) as running:
+    with server_process.ServerProcess(store, *options, "--grpc-port", str(server_process.free_port())) as running:
         yield running.wait_ready()

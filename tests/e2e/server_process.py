@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,11 +20,25 @@ import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
 _ANSWERS = re.compile(r"answers on (https?://[\d.]+:\d+)")
-_ANSWERS_GRPC = re.compile(r"gRPC answers on ([\d.]+:\d+)")
+#: Ports below are those of well-known services, ours too.
+_FIRST_PORT = 10_000
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def free_port() -> int:
+    """A port that nobody listens on, for who can't be told to take any: none of those that the kernel gives out.
+
+    Of those, somebody else who takes any may have got it before it is listened on.
+    """
+    given_out = int(_RANGE.read_text().split()[0])
+    while True:
+        port = random.randrange(_FIRST_PORT, given_out)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 class ServerProcess:
-    """``rowwise serve`` on free ports. ``log`` is all that it has printed."""
+    """``rowwise serve`` on a free port. ``log`` is all that it has printed."""
 
     def __init__(
         self,
@@ -32,8 +49,9 @@ class ServerProcess:
         command: Sequence[str] = (sys.executable, "-m", "rowwise"),
     ) -> None:
         self.store = store
-        # The usual port may be another server's.
+        # The usual port may be another server's: who wants gRPC takes a free one.
         grpc = () if "--grpc-port" in options else ("--grpc-port", "0")
+        self.grpc_address = "" if grpc else f"127.0.0.1:{options[options.index('--grpc-port') + 1]}"
         self._log_path = store.with_name(store.name + f"-{time.monotonic_ns()}.log")
         with self._log_path.open("wb") as log:
             self.process = subprocess.Popen(
@@ -45,27 +63,21 @@ class ServerProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        self.url = self._said(_ANSWERS) if waits else ""
+        self.url = self._wait_for_url() if waits else ""
 
     @property
     def log(self) -> str:
         return self._log_path.read_text(errors="replace")
 
-    @property
-    def grpc_address(self) -> str:
-        """Where gRPC is answered; an engine that was started again may have another port than the one before."""
-        return self._said(_ANSWERS_GRPC)
-
-    def _said(self, pattern: re.Pattern[str]) -> str:
-        """What the log has said last in this place; waited for."""
+    def _wait_for_url(self) -> str:
         deadline = time.monotonic() + 120.0
         while time.monotonic() < deadline:
-            if found := pattern.findall(self.log):
-                return str(found[-1])
+            if found := _ANSWERS.search(self.log):
+                return found.group(1)
             if self.process.poll() is not None:
                 break
             time.sleep(0.05)
-        raise AssertionError(f"it never said {pattern.pattern!r}:\n{self.log}")
+        raise AssertionError(f"the server did not start:\n{self.log}")
 
     def wait_ready(self, *, timeout_s: float = 300.0) -> Self:
         deadline = time.monotonic() + timeout_s

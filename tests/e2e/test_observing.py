@@ -20,7 +20,7 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.grpc
-from server_process import ServerProcess
+from server_process import ServerProcess, free_port
 
 from server.rights import TokenEntry, add_token, digest_of
 from tests.deploy.metrics import metrics_of_exposition, metrics_of_page
@@ -67,7 +67,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> 
         entry = {"name": name, "sha256": digest_of(name.encode()).hex(), "scopes": scopes}
         add_token(tokens, TokenEntry.model_validate(entry))
     options = (
-        "--http-workers", "1", "--allow-source", "--allow-unjailed-source",
+        "--http-workers", "1", "--grpc-port", str(free_port()), "--allow-source", "--allow-unjailed-source",
         "--tokens-file", str(tokens), "--audit-log", str(directory / "audit.jsonl"),
         "--log-level", "debug", "--log-format", "json", "--access-log", "--otlp-endpoint", collector.url,
     )  # fmt: skip

@@ -19,7 +19,7 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.grpc
-from server_process import ServerProcess
+from server_process import ServerProcess, free_port
 
 from server.rights import TokenEntry, add_token, digest_of, revoke_token
 
@@ -40,7 +40,8 @@ def parted(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> I
     shutil.copytree(server.store, store)
     config = store.with_name("rowwise.toml")
     config.touch()
-    with ServerProcess(store, "--http-workers", "2", "--config", str(config)) as running:
+    options = ("--http-workers", "2", "--grpc-port", str(free_port()), "--config", str(config))
+    with ServerProcess(store, *options) as running:
         yield running.wait_ready()
 
 

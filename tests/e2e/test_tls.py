@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.e2e.server_process import ROOT, ServerProcess
+from tests.e2e.server_process import ROOT, ServerProcess, free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -24,20 +24,19 @@ def shown(address: tuple[str, int], ca: Path) -> str:
 
 @pytest.mark.long
 def test_a_renewed_certificate_is_shown_by_every_process_and_the_command_reaches_it(tmp_path: Path) -> None:
-    authority = trustme.CA()
+    authority, grpc_port = trustme.CA(), free_port()
     ca, pem = tmp_path / "ca.pem", tmp_path / "server.pem"
     authority.cert_pem.write_to_path(ca)
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(pem)
-    options = ("--http-workers", "2", "--tls-certificate", str(pem))
+    options = ("--http-workers", "2", "--grpc-port", str(grpc_port), "--tls-certificate", str(pem))
     with ServerProcess(tmp_path / "store", *options) as server:
         http = ("127.0.0.1", int(server.url.rpartition(":")[2]))
         assert server.url.startswith("https://")
         deadline_s = time.monotonic() + 60
-        grpc = ("127.0.0.1", int(server.grpc_address.rpartition(":")[2]))
-        while server.log.count("Rowwise answers") < 2:
+        while "gRPC answers" not in server.log or server.log.count("Rowwise answers") < 2:
             assert time.monotonic() < deadline_s, server.log
             time.sleep(0.05)
-        before = {shown(http, ca) for _ in range(8)} | {shown(grpc, ca)}
+        before = {shown(http, ca) for _ in range(8)} | {shown(("127.0.0.1", grpc_port), ca)}
         assert len(before) == 1
         listing = [sys.executable, "-m", "rowwise", "models", "--url", server.url]
         trusting = subprocess.run([*listing, "--ca", str(ca)], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -49,7 +48,7 @@ def test_a_renewed_certificate_is_shown_by_every_process_and_the_command_reaches
         while server.log.count("connections made from now on") < 3:
             assert time.monotonic() < deadline_s, server.log
             time.sleep(0.05)
-        after = {shown(http, ca) for _ in range(8)} | {shown(grpc, ca)}
+        after = {shown(http, ca) for _ in range(8)} | {shown(("127.0.0.1", grpc_port), ca)}
         assert len(after) == 1
         assert after != before
         assert server.terminate() == 0
