@@ -119,9 +119,10 @@ async def running(
     try:
         yield one
     finally:
+        # Callers go first: a server that stops waits a second for what those who are connected may be sending.
+        await one.aclose()
         server.should_exit = True
         await serving
-        await one.aclose()
 
 
 def request(*numbers: float, path: str = "/v1/models/sum:predict", headers: str = "", version: str = "1.1") -> bytes:
