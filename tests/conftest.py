@@ -47,7 +47,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 #: Cases of one parametrized test that `make test` runs, by where the test is; the others are in `make test-long`.
-_CASES = {"tests/vectorizer/converters/": 1, "tests/vectorizer/": 2}
+_CASES = {"tests/vectorizer/": 1, "tests/benchmarks/": 1}
 _n_cases: Counter[tuple[str, str]] = Counter()
 
 

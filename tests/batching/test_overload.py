@@ -153,8 +153,19 @@ def goodput(costs: dict[int, float], load: float, timeouts_s: tuple[float, ...])
     return server.account.rate(1.0, 3.0) / server.capacity, server.account
 
 
-@pytest.mark.parametrize("costs", [FIXED, LINEAR], ids=["fixed", "linear"])
-@pytest.mark.parametrize("timeouts_s", [(0.25,), (1.0,), (0.3, 0.6, 1.0), (0.2, 2.0)], ids=str)
+@pytest.mark.parametrize(
+    ("costs", "timeouts_s"),
+    [
+        pytest.param(
+            costs,
+            timeouts_s,
+            id=f"{name}-{timeouts_s}",
+            marks=pytest.mark.long if name == "linear" and timeouts_s != (0.2, 2.0) else (),
+        )
+        for name, costs in (("fixed", FIXED), ("linear", LINEAR))
+        for timeouts_s in ((0.25,), (1.0,), (0.3, 0.6, 1.0), (0.2, 2.0))
+    ],
+)
 def test_three_times_the_load_keeps_its_goodput_and_what_is_admitted_is_in_time(
     costs: dict[int, float], timeouts_s: tuple[float, ...]
 ) -> None:

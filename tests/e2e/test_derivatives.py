@@ -17,7 +17,7 @@ from rowwise import Client
 pytestmark = pytest.mark.e2e
 
 MODEL = "/v1/models/option"
-OPTIONS = list(islice(models.option_price.examples(), 40, 60))
+OPTIONS = list(islice(models.option_price.examples(), 40, 50))
 INSTANCES = [{name: value.item() for name, value in option.items()} for option in OPTIONS]
 
 

@@ -153,7 +153,7 @@ def test_an_import_outside_of_the_listed_packages_is_refused(server: ServerProce
     assert "os" in answer.json()["error"]
 
 
-@pytest.mark.slow
+@pytest.mark.long  # test_processes.py starts a server from a store that another has written; tests/catalog, restarts
 def test_a_restarted_server_serves_what_was_active_without_building(tmp_path: Path) -> None:
     store = tmp_path / "store"
     x = np.array([5.0, 1.0, -2.0], np.float32)
@@ -187,7 +187,7 @@ def test_a_port_for_grpc_that_is_in_use_is_said_at_once(tmp_path: Path) -> None:
             ServerProcess(tmp_path / "store", "--grpc-port", port)
 
 
-@pytest.mark.slow
+@pytest.mark.long  # test_processes.py does both with several processes, tests/web/test_stopping.py in one
 def test_sighup_changes_settings_and_sigterm_answers_what_was_accepted(server: ServerProcess, tmp_path: Path) -> None:
     config = tmp_path / "rowwise.toml"
     config.write_text("max_instances = 1_000\n")
