@@ -94,7 +94,13 @@ def cut_at_each_step(directory: Path, operation: str, *, names_last: bool) -> It
             return
 
 
-@pytest.mark.parametrize("names_last", [False, True], ids=["nothing unsynced lasts", "unsynced names last"])
+@pytest.mark.parametrize(
+    "names_last",
+    [
+        pytest.param(False, id="nothing unsynced lasts"),
+        pytest.param(True, id="unsynced names last", marks=pytest.mark.long),
+    ],
+)
 def test_after_a_power_cut_before_any_step_the_store_is_as_before_or_after(
     operation: str, tmp_path: Path, *, names_last: bool
 ) -> None:
@@ -103,6 +109,13 @@ def test_after_a_power_cut_before_any_step_the_store_is_as_before_or_after(
         snapshots.append(snapshot(left))
         check_usable(left, GIVEN)
     assert len(snapshots) > 2
+    check(operation, snapshots)
+
+
+@pytest.mark.parametrize("operation", ["commit", "activate"], indirect=True)
+def test_names_that_outlive_what_they_name_are_not_taken_for_it(operation: str, tmp_path: Path) -> None:
+    """Every operation is tried so in the long run."""
+    snapshots = [snapshot(left) for left in cut_at_each_step(tmp_path, operation, names_last=True)]
     check(operation, snapshots)
 
 
