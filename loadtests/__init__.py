@@ -15,6 +15,7 @@
     small_models what both register: functions that are checked without TensorFlow
     demo         `make demo`
     keepalive    connections of all drivers
+    ports        a free one, for who must be told which
     runs         `rowwise loadtest`
     locustfile   scenarios for locust, against any running server
 """

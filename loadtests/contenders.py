@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from loadtests.ports import free_port
 from loadtests.processes import cpu_s, stop_tree
 from loadtests.workload import MODELS
 
@@ -24,7 +24,6 @@ __all__ = [
     "Cores",
     "Server",
     "cores_in_use",
-    "free_port",
     "looped_command",
     "pinned",
     "responder_command",
@@ -72,13 +71,6 @@ def pinned(core: int | None) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def rowwise_command(port: int, *, store: Path, models: Sequence[str] = (), batch_limit: int | None = None) -> list[str]:

@@ -24,7 +24,8 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from loadtests.contenders import Cores, Server, free_port, pinned
+from loadtests.contenders import Cores, Server, pinned
+from loadtests.ports import free_port
 from loadtests.processes import tree_cpu_s
 from loadtests.terminal import terminal
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Self
 
 import httpx
 
+from loadtests.ports import free_port
 from loadtests.processes import children, cpu_s, descendants, stop_tree, until
 from server.replica import ray_environment
 
@@ -36,7 +36,7 @@ class RayCluster:
         self._log = directory / "ray.log"
         self._n_cpus = n_cpus
         self._held = ExitStack()
-        ports = _free_ports(10)
+        ports = _different_ports(10)
         self.address = f"127.0.0.1:{ports[0]}"
         self._ports = ports
         self.environment: Mapping[str, str] = {
@@ -149,9 +149,8 @@ def _end(process: subprocess.Popen[bytes] | None) -> None:
         stop_tree(process, within_s=_STOP_S)
 
 
-def _free_ports(n: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
-    ports: list[int] = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+def _different_ports(n: int) -> list[int]:
+    ports: set[int] = set()
+    while len(ports) < n:
+        ports.add(free_port())
+    return list(ports)

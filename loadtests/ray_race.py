@@ -19,10 +19,10 @@ import typer
 from rich.table import Table
 
 from loadtests.compare import built_store
-from loadtests.contenders import free_port
 from loadtests.driver import Measurement, drive
 from loadtests.peers.ray_batch_server import APPLICATION
 from loadtests.peers.ray_batch_server import PATH as BY_HAND_PATH
+from loadtests.ports import free_port
 from loadtests.ray_cluster import RayCluster, ray_application
 from loadtests.terminal import terminal
 from loadtests.workload import load, make

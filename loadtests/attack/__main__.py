@@ -24,8 +24,9 @@ from loadtests.attack import archives, control, graphs, leaks, requests, sources
 from loadtests.attack.case import Case, Harm, cases
 from loadtests.attack.target import Secrets, Target
 from loadtests.attack.watch import Bystander, Seen
-from loadtests.contenders import Server, free_port, rowwise_command
+from loadtests.contenders import Server, rowwise_command
 from loadtests.driver import percentile
+from loadtests.ports import free_port
 from loadtests.terminal import terminal
 
 __all__ = ["Met", "carry_out"]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from loadtests.ports import free_port
+
 # Tests are imported by path, without packages: what they share is loaded here, once, under its own name.
 _spec = importlib.util.spec_from_file_location("server_process", Path(__file__).with_name("server_process.py"))
 assert _spec is not None
@@ -25,5 +27,5 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server_process.
     """
     store = tmp_path_factory.mktemp("e2e") / "store"
     options = ("--model", "digits=models.digits:predict", "--import-package", "models", "--allow-source")
-    with server_process.ServerProcess(store, *options, "--grpc-port", str(server_process.free_port())) as running:
+    with server_process.ServerProcess(store, *options, "--grpc-port", str(free_port())) as running:
         yield running.wait_ready()

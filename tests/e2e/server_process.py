@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,21 +17,6 @@ import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
 _ANSWERS = re.compile(r"answers on (https?://[\d.]+:\d+)")
-#: Ports below are those of well-known services, ours too.
-_FIRST_PORT = 10_000
-_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-
-
-def free_port() -> int:
-    """A port that nobody listens on, for who can't be told to take any: none of those that the kernel gives out.
-
-    Of those, somebody else who takes any may have got it before it is listened on.
-    """
-    given_out = int(_RANGE.read_text().split()[0])
-    while True:
-        port = random.randrange(_FIRST_PORT, given_out)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
 
 
 class ServerProcess:

@@ -20,8 +20,9 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.grpc
-from server_process import ServerProcess, free_port
+from server_process import ServerProcess
 
+from loadtests.ports import free_port
 from server.rights import TokenEntry, add_token, digest_of
 from tests.deploy.metrics import metrics_of_exposition, metrics_of_page
 from tests.deploy.test_dashboard import queries

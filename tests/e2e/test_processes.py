@@ -19,8 +19,9 @@ import httpx
 import numpy as np
 import pytest
 import tritonclient.grpc
-from server_process import ServerProcess, free_port
+from server_process import ServerProcess
 
+from loadtests.ports import free_port
 from server.rights import TokenEntry, add_token, digest_of, revoke_token
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.e2e.server_process import ROOT, ServerProcess, free_port
+from loadtests.ports import free_port
+from tests.e2e.server_process import ROOT, ServerProcess
 
 pytestmark = pytest.mark.e2e
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from loadtests.contenders import free_port
 from loadtests.faults import register
 from loadtests.ledger import Callers, End, Ledger
+from loadtests.ports import free_port
 from loadtests.processes import until
 from loadtests.ray_cluster import RayCluster, ray_application
 from loadtests.small_models import question
