@@ -17,8 +17,8 @@ from tests.manual.running import RUN_BESIDE_A_SERVER, Reader
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-#: Pages whose examples build several models.
-_LONG = ("docs/derivatives.md", "docs/http_api.md")
+#: Pages whose examples build several models. The tutorial's commands are the README's and some more.
+_LONG = ("docs/derivatives.md", "docs/http_api.md", "docs/tutorial.md")
 _SCORER = 'import tensorflow as tf\n\ndef predict(x):\n    return tf.linalg.matvec(weights["w"], x) + weights["b"]\n'
 
 

@@ -10,7 +10,7 @@ from loadtests import workload
 from loadtests.baseline import create_app, per_example
 
 
-@pytest.mark.parametrize("model", ["embedding", "implied_volatility"])
+@pytest.mark.parametrize("model", ["embedding", pytest.param("implied_volatility", marks=pytest.mark.long)])
 def test_the_baseline_gives_the_answers_of_the_model(model: str) -> None:
     made = workload.build(model)
     with TestClient(create_app({model: per_example(f"{workload.MODELS[model]}:predict")})) as client:

@@ -1,4 +1,4 @@
-"""A server with a scripted model and few file descriptors, as a process; says its port, then how long it computed."""
+"""A server with a scripted model and few file descriptors, as a process; says its port, then how busy it is, for ever."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ async def main(limit: int, *, bounded: bool) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
         print(one.port, flush=True)
         while not one.server.should_exit:
-            before_s = time.process_time()
-            await asyncio.sleep(0.5)
-            print(time.process_time() - before_s, flush=True)
+            before_s, began_s = time.process_time(), time.monotonic()
+            await asyncio.sleep(0.2)
+            print((time.process_time() - before_s) / (time.monotonic() - began_s), flush=True)
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ def test_a_server_without_descriptors_goes_on_and_recovers(bound: str) -> None:
         # Callers who are idle make room; without a bound nobody is even accepted.
         assert refused == ({200} if bound == "bounded" else {0})
         server.stdout.readline()
-        busy_s = [float(server.stdout.readline()) for _ in range(3)]
-        assert min(busy_s) < 0.25, busy_s
+        busy = [float(server.stdout.readline()) for _ in range(3)]
+        assert min(busy) < 0.5, busy
         for caller in callers:
             caller.close()
         deadline_s = time.monotonic() + 10
