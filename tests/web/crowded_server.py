@@ -1,4 +1,4 @@
-"""A server with a scripted model and few file descriptors, as a process; says its port, then how busy it is, for ever."""
+"""A server with a scripted model and few file descriptors, as a process; says its port, then how busy it is."""
 
 from __future__ import annotations
 
