@@ -48,9 +48,9 @@ _HELP = f"""Write the model for one example; serve it by the batch.
 
 [bold]A first session[/bold]
 
-    rowwise serve                                              (in one terminal)
+    rowwise serve                                    (in one terminal)
 
-    rowwise register digits models.digits:predict              (in another)
+    rowwise register digits models.digits:predict    (in another)
 
     rowwise models
 

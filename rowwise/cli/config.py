@@ -130,21 +130,22 @@ def _table(entries: Mapping[str, Mapping[str, Any]]) -> Table:
         is_default = entry["from"] == "default"
         table.add_row(
             Text(name),
-            Text(_shown(entry["value"])),
+            Text(_shown(entry["value"], entry["unit"])),
             entry["unit"],
             Text(entry["where"] or entry["from"], "dim" if is_default else "cyan"),
         )
     return table
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, unit: str) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "-"
-    return f"{value:,}" if isinstance(value, int) and value >= 100_000 else str(value)
+    # What counts or measures something; a port does not.
+    return f"{value:,}" if isinstance(value, int) and unit else str(value)
 
 
 config.command("show")(with_options(_show, SERVE_OPTIONS))

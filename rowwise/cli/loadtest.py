@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rowwise.cli.exit_codes import ExitCode, exit_code_of, failed
 from rowwise.cli.options import AsJson, Ca, Token
 from rowwise.errors import RowwiseClientError
 
@@ -170,7 +171,8 @@ def loadtest(
 
     Ctrl-C ends the load, and what was measured until then is reported.
 
-    Exit codes: 0 all targets met; 1 one was missed, or it could not be measured; 2 the command line is wrong.
+    Exit codes: 0 all targets met; 1 one was missed, or it could not be measured; 2 the command line is wrong; 3 to 5 and
+    130 as of all commands.
     """
     _check_url(url, "URL")
     if record is not None:
@@ -249,12 +251,12 @@ def _measured(order: Order) -> dict[str, Any]:
     try:
         with view:
             return perform(order, view)
-    except (RowwiseClientError, InputsUnreadable, GeneratorFailed, OSError, RuntimeError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from error
+    except RowwiseClientError as error:
+        raise failed(str(error), exit_code_of(error)) from error
+    except (InputsUnreadable, GeneratorFailed, OSError, RuntimeError) as error:
+        raise failed(str(error)) from error
     except KeyboardInterrupt:
-        typer.echo("error: interrupted before anything was measured", err=True)
-        raise typer.Exit(1) from None
+        raise failed("interrupted before anything was measured", ExitCode.INTERRUPTED) from None
 
 
 def _tell(report: dict[str, Any], output: Path, *, as_json: bool) -> None:
@@ -268,8 +270,7 @@ def _tell(report: dict[str, Any], output: Path, *, as_json: bool) -> None:
         (output / "report.json").write_text(text, encoding="utf-8")
         (output / "report.html").write_text(page(report), encoding="utf-8")
     except OSError as error:
-        typer.echo(f"error: the report can't be written: {error}", err=True)
-        raise typer.Exit(1) from error
+        raise failed(f"the report can't be written: {error}") from error
     if as_json:
         typer.echo(text)
         return

@@ -17,6 +17,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from loadtests.ports import free_port
 from loadtests.runs.crew import Crew
 from loadtests.runs.generator import Generator
 from loadtests.runs.questions import Questions
@@ -182,6 +183,15 @@ def test_a_wrong_command_line_is_exit_2_and_loads_nothing(
     assert result.exit_code == 2
     assert match in " ".join(result.stderr.split())
     assert server.asked == []
+
+
+def test_a_server_that_can_not_be_reached_is_exit_3_as_of_all_commands(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    result = CliRunner().invoke(
+        app, ["loadtest", url, "--model", "double", "--output", str(tmp_path / "report"), *BRIEF]
+    )
+    assert result.exit_code == 3
+    assert "is the server running there?" in result.stderr
 
 
 def test_what_the_server_refuses_is_told_before_it_is_loaded(run: Any, server: Server) -> None:
