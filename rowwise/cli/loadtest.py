@@ -171,8 +171,8 @@ def loadtest(
 
     Ctrl-C ends the load, and what was measured until then is reported.
 
-    Exit codes: 0 all targets met; 1 one was missed, or it could not be measured; 2 the command line is wrong; 3 to 5 and
-    130 as of all commands.
+    Exit codes: 0 all targets met; 1 one was missed, or it could not be measured; 2 the command line is wrong; 3 to 5
+    and 130 as of all commands.
     """
     _check_url(url, "URL")
     if record is not None:
