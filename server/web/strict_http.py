@@ -243,8 +243,10 @@ class StrictHttpProtocol(HttpToolsProtocol):
         was_queued = bool(self.pipeline) and self.pipeline[0][0].more_body
         if was_queued:
             self.pipeline.popleft()  # its own body is what can't be read
-        elif not self.pipeline and cycle is not None and cycle.more_body and not cycle.response_complete:
-            if cycle.response_started:
+        elif not self.pipeline and cycle is not None and cycle.more_body:
+            if cycle.response_complete:
+                self._end_unread()  # a second answer would be taken for the next request's
+            elif cycle.response_started:
                 self.transport.close()
             else:
                 # Whoever reads its body learns that the caller is gone, and counts it.
@@ -271,8 +273,11 @@ class StrictHttpProtocol(HttpToolsProtocol):
 
     def _say_last(self, reply: Reply) -> None:
         if not self.transport.is_closing():
-            self._is_lingering = True
             self.server_state.total_requests += 1
             headers = self.server_state.default_headers
             self.transport.write(reply_bytes(reply, headers, request_id=self._front.ids.of(None), is_last=True))
-            close_unread(self.loop, self.transport)
+            self._end_unread()
+
+    def _end_unread(self) -> None:
+        self._is_lingering = True
+        close_unread(self.loop, self.transport)

@@ -342,3 +342,16 @@ def test_what_is_said_last_came_before_the_answer_to_a_request_that_waited_its_t
         assert await connection.is_closed()
 
     over_sockets(test, tmp_path)
+
+
+def test_a_body_that_broke_off_after_its_request_was_answered_got_a_second_answer(tmp_path: Path) -> None:
+    """A proxy would have given it to whoever asked next on that connection."""
+
+    async def test(server: Running, connection: Connection) -> None:
+        connection.send(b"POST /nothing HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n")
+        assert (await connection.answer())[0] == 404
+        connection.send(b"2\r\nabXX" + request(7, 7, 7))
+        assert await connection.is_closed()
+        assert server.model.rows == []
+
+    over_sockets(test, tmp_path)
