@@ -86,14 +86,12 @@ async def _serve(settings: Settings, store: ModelStore, listener: socket.socket)
     tls = Tls.of(settings)
     service = Service.assemble(settings, store, Metrics(), tls=tls)
     front = service.front
+    most = _http_connections(settings)
     server = HttpServer(
-        uvicorn_config(
-            settings,
-            app=front,
-            http=with_room(front, most=_http_connections(settings)),
-        ),
+        uvicorn_config(settings, app=front, http=with_room(front, most=most)),
         grace_s=settings.grace_s,
         tls=None if tls is None else tls.http,
+        most=most,
     )
 
     def begin_drain() -> None:

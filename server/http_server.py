@@ -22,14 +22,16 @@ from typing import Any, Protocol, runtime_checkable
 
 import uvicorn
 
+from server.handshakes import Handshakes
 from server.http_listening import BACKLOG
 from server.settings import Settings
-from server.tls import HANDSHAKE_S, SHUTDOWN_S
 
 __all__ = ["HttpServer", "new_event_loop", "uvicorn_config"]
 
 #: How often it is looked whether everybody has left.
 _LOOK_S = 0.02
+#: Seconds in which a handshake must be over that was under way when the server stopped.
+_LAST_HANDSHAKES_S = 1.0
 #: Seconds of the grace period that are kept for saying that it is over, and for leaving.
 _FAREWELL_S = 0.5
 
@@ -79,13 +81,19 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 class HttpServer(uvicorn.Server):
     """uvicorn without its own signal handling, which ends the process by the signal once it has stopped.
 
-    ``grace_s``: seconds from the first signal until whoever still waits is given up.
+    ``grace_s``: seconds from the first signal until whoever still waits is given up. With ``tls``, handshakes count as
+    connections, of which there may be ``most``.
     """
 
-    def __init__(self, config: uvicorn.Config, *, grace_s: float, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, *, grace_s: float, tls: ssl.SSLContext | None = None, most: int = 0
+    ) -> None:
         super().__init__(config)
         self.grace_s = grace_s
         self._tls = tls
+        self._most = most
+        #: None: in the clear, or not started.
+        self.handshakes: Handshakes | None = None
         #: When stopping began, by the loop's clock.
         self._stopping_s: float | None = None
 
@@ -120,22 +128,16 @@ class HttpServer(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen. Handshakes have a bounded time, which uvicorn has no setting for."""
+        """Listen."""
         if self._tls is None:
             await super().startup(sockets=sockets)
             return
-        loop = asyncio.get_running_loop()
-        self.servers = [
-            await loop.create_server(
-                self._protocol,
-                sock=listener,
-                backlog=self.config.backlog,
-                ssl=self._tls,
-                ssl_handshake_timeout=HANDSHAKE_S,
-                ssl_shutdown_timeout=SHUTDOWN_S,
-            )
-            for listener in sockets or []
-        ]
+        self.servers = []
+        self.handshakes = Handshakes(
+            self._protocol, self._tls, room=lambda: self._most - len(self.server_state.connections)
+        )
+        for listener in sockets or []:
+            self.handshakes.listen(listener, backlog=self.config.backlog)
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -150,18 +152,11 @@ class HttpServer(uvicorn.Server):
         last = [connection for listener in sockets or [] for connection in _waiting_at(listener)]
         for server in self.servers:
             server.close()
+        if self.handshakes is not None:
+            self.handshakes.close()
         for listener in sockets or []:
             listener.close()
-        loop = asyncio.get_running_loop()
-        for waiting_socket in last:
-            with suppress(OSError):  # a handshake that failed, or nobody there any more
-                await loop.connect_accepted_socket(
-                    self._protocol,
-                    waiting_socket,
-                    ssl=self._tls,
-                    ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S,
-                    ssl_shutdown_timeout=None if self._tls is None else SHUTDOWN_S,
-                )
+        await self._let_in(last)
         for connection in list(here):
             connection.shutdown()
         await self._until(lambda: not here and not self.server_state.tasks)
@@ -172,6 +167,20 @@ class HttpServer(uvicorn.Server):
             for task in self.server_state.tasks:
                 task.cancel(msg="the grace period is over")
             await asyncio.sleep(_LOOK_S)  # so that what was said leaves
+
+    async def _let_in(self, last: list[socket.socket]) -> None:
+        """Let those in who were accepted last, if their handshakes don't take too long."""
+        loop = asyncio.get_running_loop()
+        if self.handshakes is None:
+            for accepted in last:
+                with suppress(OSError):  # nobody there any more
+                    await loop.connect_accepted_socket(self._protocol, accepted)
+            return
+        for accepted in last:
+            self.handshakes.begin(accepted)
+        ends_s = loop.time() + _LAST_HANDSHAKES_S
+        await self._until(lambda: not self.handshakes or loop.time() > ends_s)
+        self.handshakes.end_all()
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         least_s = min(_FAREWELL_S, self.grace_s / 10)

@@ -61,14 +61,12 @@ async def _serve(orders: Orders) -> int:
         rates=Rates(runtime.rates),
     )
     tls = Tls.of(settings)
+    most = _connections(settings)
     server = HttpServer(
-        uvicorn_config(
-            settings,
-            app=front,
-            http=with_room(front, most=_connections(settings)),
-        ),
+        uvicorn_config(settings, app=front, http=with_room(front, most=most)),
         grace_s=settings.grace_s,
         tls=None if tls is None else tls.http,
+        most=most,
     )
 
     def begin_drain() -> None:

@@ -147,8 +147,8 @@ class Settings(BaseSettings):
     idle_timeout_s: Annotated[float, Field(gt=0)] = 75.0
     #: Seconds in which a caller must take some of an answer that waits for it (1 KiB each); else it is cut off.
     write_timeout_s: Annotated[float, Field(gt=0)] = 30.0
-    #: Most HTTP connections of a process; None: as many as file descriptors allow. Past it those that nobody uses are
-    #: closed first; if all are in use, newcomers get 503, and answers to health probes.
+    #: Most HTTP connections of a process, TLS handshakes too; None: as many as file descriptors allow. Past it those
+    #: that nobody uses are closed first; if all are in use, newcomers get 503, and answers to health probes.
     max_connections: Annotated[int, Field(ge=1)] | None = None
     #: Upper bound on the rows of a batch, whatever was compiled; None has no bound. 1 turns batching off.
     batch_limit: Annotated[int, Field(ge=1)] | None = None

@@ -243,10 +243,11 @@ class StrictHttpProtocol(HttpToolsProtocol):
         was_queued = bool(self.pipeline) and self.pipeline[0][0].more_body
         if was_queued:
             self.pipeline.popleft()  # its own body is what can't be read
-        elif not self.pipeline and cycle is not None and cycle.more_body:
-            if cycle.response_complete:
-                self._end_unread()  # a second answer would be taken for the next request's
-            elif cycle.response_started:
+        elif not self.pipeline and cycle is not None and cycle.response_complete and self._is_in_body():
+            self._end_unread()  # a second answer would be taken for the next request's
+            return
+        elif not self.pipeline and cycle is not None and cycle.more_body and not cycle.response_complete:
+            if cycle.response_started:
                 self.transport.close()
             else:
                 # Whoever reads its body learns that the caller is gone, and counts it.
@@ -256,6 +257,9 @@ class StrictHttpProtocol(HttpToolsProtocol):
             return
         is_behind = was_queued or bool(self.pipeline) or (cycle is not None and not cycle.response_complete)
         self.say_in_turn(self._front.predictor.refused(error), is_behind_cold=is_behind)
+
+    def _is_in_body(self) -> bool:
+        return not (self._is_expecting or self._is_between or self._refusal)
 
     def say_in_turn(self, reply: Reply, *, is_behind_cold: bool) -> None:
         """Say the connection's last words when those before it are answered."""

@@ -15,10 +15,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inputs", type=int, default=1_000_000, help="for each codec")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="part of a codec's name")
+    parser.add_argument("--only", help="a codec's name, or a part of several codecs' names")
     parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
-    names = [target.name for target in TARGETS if options.only is None or options.only in target.name]
+    names = [target.name for target in TARGETS]
+    if options.only is not None:
+        names = [options.only] if options.only in names else [name for name in names if options.only in name]
     n_broken = 0
     with ProcessPoolExecutor(options.processes, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         for each in [pool.submit(run_one, name, options.inputs, options.seed) for name in names]:

@@ -105,6 +105,7 @@ async def running(
         ),
         grace_s=grace_s,
         tls=None if tls is None else tls.http,
+        most=max_connections,
     )
 
     def begin_drain() -> None:

@@ -355,3 +355,14 @@ def test_a_body_that_broke_off_after_its_request_was_answered_got_a_second_answe
         assert server.model.rows == []
 
     over_sockets(test, tmp_path)
+
+
+def test_a_request_that_cannot_be_read_is_told_so_also_after_one_that_was_answered_early(tmp_path: Path) -> None:
+    async def test(_: Running, connection: Connection) -> None:
+        connection.send(b"POST /nothing HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nab")
+        assert (await connection.answer())[0] == 404
+        connection.send(b"cd" + AMBIGUOUS["two lengths"][0])
+        assert (await connection.answer())[0] == 400
+        assert await connection.is_closed()
+
+    over_sockets(test, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -26,7 +27,7 @@ from server.settings import Settings
 from server.tls import Tls
 from server.web.rpc.server import RpcServer
 from tests.web.scripted import ScriptedModel, Service
-from tests.web.sockets import Connection, request, running, total
+from tests.web.sockets import Connection, request, running, total, until
 
 
 class Files:
@@ -237,6 +238,103 @@ def test_grpc_over_tls_is_answered_to_stock_clients(upload_dir: Path, files: Fil
             with pytest.raises(grpc.aio.AioRpcError):
                 await channel.unary_unary("/inference.GRPCInferenceService/ServerLive")(b"", timeout=5)
         await server.stop(1.0)
+
+    run(test())
+
+
+async def half_open(port: int, n: int, address: str = "127.0.0.1") -> list[Connection]:
+    """Connect so often, and say nothing."""
+    return [Connection(*await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))) for _ in range(n)]
+
+
+async def n_closed(connections: list[Connection]) -> int:
+    """Count those that were ended, once what was to be ended is."""
+    await asyncio.sleep(0.1)
+    return sum(connection.reader.at_eof() or connection.reader.exception() is not None for connection in connections)
+
+
+async def close_all(*connections: Connection) -> None:
+    for connection in connections:
+        with contextlib.suppress(OSError):
+            await connection.aclose()
+
+
+def test_a_flood_of_half_open_handshakes_went_past_the_limit_of_connections(tmp_path: Path, files: Files) -> None:
+    async def test() -> None:
+        async with running(tmp_path, tls=Tls(files.settings()), max_connections=32) as server:
+            before = await connect(server.port, files.client())
+            handshakes = server.server.handshakes
+            assert handshakes is not None
+            [slow] = await half_open(server.port, 1, "127.0.0.2")
+            flood = await half_open(server.port, 100)
+            assert await n_closed(flood) == 100 - (31 - 1)
+            assert len(handshakes) == 31
+            # Who was there is not disturbed, nor who comes, nor who takes longer than the flood.
+            before.send(request(1, 2, 3))
+            assert total(await before.answer()) == 6
+            newcomer = await connect(server.port, files.client())
+            newcomer.send(request(1, 1, 1))
+            assert total(await newcomer.answer()) == 3
+            await slow.writer.start_tls(files.client(), server_hostname="127.0.0.1")
+            slow.send(request(5, 0, 0))
+            assert total(await slow.answer()) == 5
+            assert len(handshakes) + len(server.server.server_state.connections) <= 32
+            await close_all(*flood)
+            await until(lambda: len(handshakes) == 0)
+            await close_all(before, newcomer, slow)
+
+    run(test())
+
+
+def test_who_finds_no_room_is_told_so_over_tls_too(tmp_path: Path, files: Files) -> None:
+    async def test() -> None:
+        async with running(tmp_path, tls=Tls(files.settings()), max_connections=2) as server:
+            server.model.holds = True
+            busy = [await connect(server.port, files.client()) for _ in range(2)]
+            for connection in busy:
+                connection.send(request(1, 2, 3))
+            await until(lambda: len(server.model.held) == 2)
+            newcomer = await connect(server.port, files.client())
+            newcomer.send(request(1, 2, 3))
+            assert (await newcomer.answer())[0] == 503
+            await close_all(newcomer, *busy)
+
+    run(test())
+
+
+def test_a_server_that_stops_waits_a_moment_for_handshakes_and_ends_the_others(tmp_path: Path, files: Files) -> None:
+    async def test() -> None:
+        async with running(tmp_path, tls=Tls(files.settings())) as server:
+            half, quick = await half_open(server.port, 2)
+            await asyncio.sleep(0.1)
+            server.server.should_exit = True
+            await asyncio.sleep(0.2)
+            await quick.writer.start_tls(files.client(), server_hostname="127.0.0.1")
+            quick.send(request(1, 2, 3))
+            assert total(await quick.answer()) == 6
+            assert await half.is_closed()
+            await close_all(half, quick)
+
+    run(test())
+
+
+def test_half_open_handshakes_of_grpc_are_bounded_too(upload_dir: Path, files: Files) -> None:
+    async def test() -> None:
+        service = Service(upload_dir)
+        server = RpcServer(service.app, service.catalog, connections=20)  # type: ignore[arg-type]
+        listener = socket.create_server(("127.0.0.1", 0))
+        await server.start(listener, tls=Tls(files.settings()).grpc)
+        port = listener.getsockname()[1]
+        flood = await half_open(port, 50)
+        assert await n_closed(flood) == 30
+        assert server.handshakes is not None
+        assert len(server.handshakes) == 20
+        credentials = grpc.ssl_channel_credentials(root_certificates=files.ca.read_bytes())
+        async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
+            assert await channel.unary_unary("/inference.GRPCInferenceService/ServerLive")(b"") == b"\x08\x01"
+        await server.stop(1.0)
+        assert await n_closed(flood) == 50
+        await close_all(*flood)
 
     run(test())
 

@@ -14,7 +14,7 @@ import socket
 import ssl
 from collections.abc import Mapping
 
-from server.tls import HANDSHAKE_S, SHUTDOWN_S
+from server.handshakes import Handshakes
 from server.web.front import Front
 from server.web.http2.connection import Connection
 from server.web.http2.frames import END_HEADERS, END_STREAM, Kind, frame
@@ -46,18 +46,19 @@ class RpcServer:
         self._methods: dict[bytes, Method] = {}
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
+        #: None: in the clear. So is the socket that they are at; the other server owns its own.
+        self.handshakes: Handshakes | None = None
+        self._listener: socket.socket | None = None
 
     async def start(self, listener: socket.socket, *, tls: ssl.SSLContext | None = None) -> None:
         """Serve at a socket that is bound. ``tls`` has to offer "h2" to clients; None: in the clear."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._connection,
-            sock=listener,
-            ssl=tls,
-            backlog=_BACKLOG,
-            ssl_handshake_timeout=None if tls is None else HANDSHAKE_S,
-            ssl_shutdown_timeout=None if tls is None else SHUTDOWN_S,
-        )
+        if tls is None:
+            self._server = await loop.create_server(self._connection, sock=listener, backlog=_BACKLOG)
+        else:
+            self._listener = listener
+            self.handshakes = Handshakes(self._connection, tls, room=lambda: self._most - len(self._connections))
+            self.handshakes.listen(listener, backlog=_BACKLOG)
 
     async def stop(self, grace_s: float) -> None:
         """Leave, see the module, within ``grace_s`` seconds."""
@@ -66,6 +67,10 @@ class RpcServer:
         await asyncio.sleep(min(_LAST_CALL_S, grace_s / 10))
         if self._server is not None:
             self._server.close()
+        if self.handshakes is not None and self._listener is not None:
+            self.handshakes.close()
+            self._listener.close()
+            self.handshakes.end_all()
         for connection in list(self._connections):
             connection.leave()
         while self._connections and asyncio.get_running_loop().time() < ends_s:  # noqa: ASYNC110 - nobody tells
@@ -76,7 +81,6 @@ class RpcServer:
     def _connection(self) -> asyncio.Protocol:
         if len(self._connections) >= self._most:
             return _NoRoom()
-        # It is one once it is open: a handshake that fails is told to nobody.
         return Connection(
             asyncio.get_running_loop(),
             self._begin,
