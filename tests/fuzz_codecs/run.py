@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import random
 import resource
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,8 +19,10 @@ __all__ = ["Broken", "Tally", "bound_memory", "run"]
 
 #: Seconds of the processor's time that one input may take. Inputs have at most 16 KiB.
 MAX_INPUT_S = 1.0
-#: Seconds after which a target that gives no sign of life is ended, with its stack printed.
+#: Seconds of the processor's time after which a target that gives no sign of life is ended, with its stack printed; and
+#: as many times those by the clock, for one that waits: a run beside others' work gets little of the processor.
 _HANG_S = 120
+_IDLE_TIMES = 20
 _SIGN_EVERY = 1_000
 #: Bytes of address space that reading such inputs may add, all caches and allocators included.
 _MAX_ADDED_BYTES = 2**29
@@ -53,16 +56,26 @@ def run(target: Target, *, n_inputs: int, seed: int, on_progress: Callable[[int]
         _read(target, data, tally, "of the corpus")
     try:
         for number in range(n_inputs):
+            if number % _SIGN_EVERY == 0:
+                _watch(_HANG_S)
+                on_progress(number)
             data = target.draw(random.Random((seed << 32) + number), corpus)
             _read(target, data, tally, f"{number} of seed {seed}")
-            if number % _SIGN_EVERY == 0:
-                # Exits the process: what does not come back can't be interrupted otherwise.
-                faulthandler.dump_traceback_later(_HANG_S, exit=True)
-                on_progress(number)
     finally:
-        faulthandler.cancel_dump_traceback_later()
+        _watch(0)
     tally.took_s = time.monotonic() - started_s
     return tally
+
+
+def _watch(hang_s: float) -> None:
+    """End the process if this is not called again in time; 0: never."""
+    # What does not come back can't be interrupted otherwise. The signal's own effect comes after the stack is printed.
+    faulthandler.register(signal.SIGPROF, chain=True)
+    signal.setitimer(signal.ITIMER_PROF, hang_s)
+    if hang_s:
+        faulthandler.dump_traceback_later(hang_s * _IDLE_TIMES, exit=True)
+    else:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _read(target: Target, data: bytes, tally: Tally, which: str) -> None:
