@@ -107,7 +107,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server.app": {"numpy", "server"},
     "server.engine_process": {"zmq", "server"},
     "server.http_listening": set(),
-    "server.http_server": {"uvicorn", "server.http_listening", "server.settings", "server.tls"},
+    "server.http_server": {"uvicorn", "server.handshakes", "server.http_listening", "server.settings"},
+    "server.handshakes": {"server.tls"},
     "server.http_worker": {"zmq", "server"},
     "server.logs": {"server.tensorflow_notices"},
     # The supervisor loads neither models nor HTTP; a child becomes what it is to be.

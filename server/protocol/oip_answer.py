@@ -18,7 +18,7 @@ import orjson
 from server.protocol.dtypes import numpy_dtype
 from server.protocol.oip_datatypes import datatype_of
 from server.protocol.oip_plan import PlannedOutput
-from server.protocol.rows import JSON, Array, Column, Encoded
+from server.protocol.rows import JSON, Array, Column, Encoded, LongBody
 from server.protocol.tensor_rows import stacked
 from server.protocol.tfs_encode import float_tokens, json_strings
 from server.protocol.tfs_many import cells
@@ -29,6 +29,8 @@ __all__ = ["AnswerWriter", "OutputTexts"]
 _JSON_ONLY = (JSON,)
 _OCTETS = (b"content-type", b"application/octet-stream")
 _LENGTH = struct.Struct("<I")
+#: Values that are written from where they are, from so many bytes on.
+_LONG_BYTES = 2**17
 #: Numbers of rows for which what stands around them is kept.
 _MAX_CONSTANTS = 256
 
@@ -103,7 +105,10 @@ class AnswerWriter:
         if not octets:
             return b"".join(parts), _JSON_ONLY
         n_header = sum(map(len, parts))
-        return b"".join(parts + list(octets)), (_OCTETS, (b"inference-header-content-length", b"%d" % n_header))
+        headers = (_OCTETS, (b"inference-header-content-length", b"%d" % n_header))
+        if any(map(_is_long, octets)):
+            return LongBody((b"".join(parts), *map(_in_bytes, octets))), headers
+        return b"".join(parts + list(octets)), headers
 
     def texts(self, outputs: Sequence[Column], n_rows: int) -> OutputTexts | None:
         """Write the first ``n_rows`` of a batch's outputs; None: each answer is to be written by itself."""
@@ -231,6 +236,18 @@ def _octets(array: Array) -> Any:
         return b"".join(part for element in raw for part in (_LENGTH.pack(len(element)), element))
     # A buffer has no name for bfloat16.
     return array if array.dtype.isbuiltin == 1 else array.reshape(-1).view(np.uint8)
+
+
+def _is_long(octets: Any) -> bool:
+    """Return whether a copy of values costs more than what they keep in memory until they have left: their batch."""
+    if not isinstance(octets, np.ndarray) or octets.nbytes < _LONG_BYTES:
+        return False
+    whole = octets.base if isinstance(octets.base, np.ndarray) else octets
+    return whole.nbytes <= 2 * octets.nbytes
+
+
+def _in_bytes(octets: Any) -> bytes | memoryview:
+    return octets if isinstance(octets, bytes) else octets.reshape(-1).view(np.uint8).data
 
 
 def _text(array: Array) -> bytes:

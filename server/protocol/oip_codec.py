@@ -157,7 +157,7 @@ class OipCodec:
         """
         if n_json == 0:
             return self._raw(body, max_instances)
-        text = body if n_json is None else body[:n_json]
+        text = bytes(body if n_json is None else body[:n_json])
         parts = split(text)
         if parts is not None:
             prepared = self._forms.get(parts[0])

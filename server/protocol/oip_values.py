@@ -67,7 +67,7 @@ class ValueReader:
         """
         if is_bare:
             values = np.empty(1, object)
-            values[0] = body[start : start + n_bytes]
+            values[0] = bytes(body[start : start + n_bytes])
             return values
         if self._tensor.dtype == STRING:
             return self._strings(memoryview(body)[start : start + n_bytes], math.prod(shape)).reshape(shape)

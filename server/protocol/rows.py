@@ -9,15 +9,34 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["JSON", "Array", "Column", "Encoded", "Headers", "PredictRequest", "Rows", "end_to_end"]
+__all__ = ["JSON", "Array", "Body", "Column", "Encoded", "Headers", "LongBody", "PredictRequest", "Rows", "end_to_end"]
 
 #: Lower-case names and values.
 Headers = tuple[tuple[bytes, bytes], ...]
-#: A body, and the headers that say what it is, without its length.
-Encoded = tuple[bytes, Headers]
 
 JSON = (b"content-type", b"application/json")
 _JSON: Headers = (JSON,)
+
+
+class LongBody:
+    """A body in pieces: where it is long, putting them together is a copy of all of it. ``bytes()`` makes one."""
+
+    __slots__ = ("_n_bytes", "parts")
+
+    def __init__(self, parts: Sequence[bytes | memoryview]) -> None:
+        self.parts = parts
+        self._n_bytes = sum(map(len, parts))
+
+    def __len__(self) -> int:
+        return self._n_bytes
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.parts)
+
+
+Body = bytes | LongBody
+#: A body, and the headers that say what it is, without its length.
+Encoded = tuple[Body, Headers]
 
 #: Any array: its dtype is the signature's, so the type checker can't know it.
 Array = npt.NDArray[Any]

@@ -161,7 +161,7 @@ def _methods(request: Request) -> list[str]:
 
 def _response(reply: Reply) -> Response:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reply.headers}
-    return Response(reply.body, status_code=reply.status, headers=headers)
+    return Response(bytes(reply.body), status_code=reply.status, headers=headers)
 
 
 def _validation_sentence(faults: Sequence[dict[str, object]]) -> str:

@@ -110,7 +110,7 @@ class Forwarder:
             self._metrics.request_without_model(reply.status, reason=reply.reason)
         headers = [*reply.headers, (b"content-length", b"%d" % len(reply.body))]
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await send({"type": "http.response.body", "body": reply.body})
+        await send({"type": "http.response.body", "body": bytes(reply.body)})
 
 
 async def _send_request(scope: Scope, receive: Receive, connection: socket.socket) -> bool:

@@ -387,7 +387,7 @@ async def send_reply(send: Send, reply: Reply, request_id: str) -> None:
         (b"x-request-id", request_id.encode("ascii")),
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
+    await send({"type": "http.response.body", "body": bytes(reply.body)})
 
 
 def _slash_in_name(path: str) -> RowwiseError:

@@ -34,4 +34,4 @@ def health_router(health: Health, metrics: Metrics) -> APIRouter:
 
 def _response(reply: Reply) -> Response:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reply.headers}
-    return Response(reply.body, status_code=reply.status, headers=headers)
+    return Response(bytes(reply.body), status_code=reply.status, headers=headers)

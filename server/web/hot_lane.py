@@ -20,7 +20,7 @@ Rules:
    caller has been told by the kernel that the server has it. So is one that was just in use, for its caller may have
    sent the next request already. Whatever is answered while the server stops is its connection's last answer.
 7. A plain request whose head was seen before is not parsed again, and is answered with others of its tick. Its body may
-   come with its head or after it; the parser sees neither.
+   come with its head or after it; the parser sees neither. A long one is received where it is read (``body_fill``).
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from server.protocol import TFS_JSON, Headers
+from server.protocol import TFS_JSON, Body, Headers
 from server.web.access_log import log_access
+from server.web.body_fill import FILLED_BYTES, BodyFill
 from server.web.body_wait import BodyWait
 from server.web.connection_end import IdleWait, close_unread
 from server.web.errors import WebError
@@ -41,7 +42,7 @@ from server.web.hot_head import hot_request
 from server.web.hot_request import Busy, HotRequest
 from server.web.known_heads import END_OF_HEAD
 from server.web.paths import VerbPath
-from server.web.reply_bytes import reply_bytes
+from server.web.reply_bytes import write_reply
 from server.web.status import Reply, stopped_reply
 from server.web.strict_http import StrictHttpProtocol
 
@@ -83,6 +84,8 @@ class HotLaneProtocol(StrictHttpProtocol):
         self._n_begun = 0
         #: Bytes that are still to come of the body of ``_receiving``, where its head was known. 0: the parser has them.
         self._n_unparsed = 0
+        #: True: what comes is received into the body of ``_receiving``, and nothing of it passes here.
+        self._is_filling = False
 
     # What the parser calls.
 
@@ -191,17 +194,48 @@ class HotLaneProtocol(StrictHttpProtocol):
         self._is_expecting = False
         hot = HotRequest(self, known.path, None, known.timeout_s, explain=False, wire=known.wire, caller=self.caller)
         hot.rate = known.rate
-        hot.body.append(data[end:])
         self._waiting.append(hot)
-        if n_missing:
-            hot.received_s = self._received_s()
-            hot.n_received = len(data) - end
-            self._receiving, self._n_unparsed = hot, n_missing
-            self._await_more(hot)
-        else:
+        if not n_missing:
+            hot.body.append(data[end:])
             hot.is_whole = True
             front.gathering.add(hot)
+            return True
+        hot.received_s = self._received_s()
+        hot.n_received = len(data) - end
+        self._receiving = hot
+        if n_missing >= FILLED_BYTES and known.wire.n_json is not None:
+            fill = BodyFill(self, memoryview(data)[end:], known.n_body)
+            hot.body.append(fill.body)
+            self._is_filling = True
+            self.transport.set_protocol(fill)
+        else:
+            hot.body.append(data[end:])
+            self._n_unparsed = n_missing
+        self._await_more(hot)
         return True
+
+    def filled(self, n_bytes: int, *, is_whole: bool) -> None:
+        """Note that more of a long body is there."""
+        hot = self._receiving
+        assert hot is not None, "it is whose body is filled"
+        hot.n_received += n_bytes
+        if is_whole:
+            self._end_filling()
+            self._came_whole(hot)
+        else:
+            self._await_more(hot)
+
+    def _end_filling(self) -> None:
+        if self._is_filling:
+            self._is_filling = False
+            self.transport.set_protocol(self)
+
+    def _came_whole(self, hot: HotRequest) -> None:
+        """Start a request whose head was known and whose body came after it."""
+        self._receiving = None
+        self._body_wait.stop(hot)
+        hot.is_whole = True
+        self._front.gathering.add(hot)
 
     def _take_unparsed(self, data: bytes) -> bytes:
         """Take more of a body whose head was known, and return what follows it."""
@@ -214,11 +248,8 @@ class HotLaneProtocol(StrictHttpProtocol):
         if self._n_unparsed:
             self._await_more(hot)
             return b""
-        self._receiving = None
-        self._body_wait.stop(hot)
         hot.body = [b"".join(hot.body)]
-        hot.is_whole = True
-        self._front.gathering.add(hot)
+        self._came_whole(hot)
         return data[len(part) :]
 
     def _received_s(self) -> float:
@@ -275,6 +306,7 @@ class HotLaneProtocol(StrictHttpProtocol):
 
     def _give_up_body(self, hot: HotRequest, error: WebError) -> None:
         """Answer a request whose body is not complete, and close: what follows is the rest of that body."""
+        self._end_filling()
         self._body_wait.stop(hot)
         hot.body = []
         hot.keep_alive = False
@@ -302,7 +334,7 @@ class HotLaneProtocol(StrictHttpProtocol):
             self.flow.resume_reading()
             self._idle.begin()
 
-    def answered(self, hot: HotRequest, body: bytes, headers: Headers) -> None:
+    def answered(self, hot: HotRequest, body: Body, headers: Headers) -> None:
         """Write a prediction: at once where it is the only one that is waited for, else when it is its turn."""
         waiting = self._waiting
         if (
@@ -348,8 +380,8 @@ class HotLaneProtocol(StrictHttpProtocol):
     def _write(self, hot: HotRequest, reply: Reply) -> None:
         is_leaving = self._is_shutting_down or self._front.is_draining
         is_last = not hot.keep_alive or (is_leaving and not self._waiting)
-        self.transport.write(
-            reply_bytes(reply, self.server_state.default_headers, request_id=hot.request_id, is_last=is_last)
+        write_reply(
+            self.transport, reply, self.server_state.default_headers, request_id=hot.request_id, is_last=is_last
         )
         self.server_state.total_requests += 1
         if hot.started_s:

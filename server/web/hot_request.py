@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from server.protocol import BodyFormat, Encoded, Headers
+from server.protocol import Body, BodyFormat, Encoded, Headers
 from server.rights import Rate
 from server.web.paths import VerbPath
 from server.web.predict import PredictCall
@@ -25,7 +25,7 @@ class Lane(Protocol):
     def flush(self) -> None:
         """Write the replies whose turn it is."""
 
-    def answered(self, hot: HotRequest, body: bytes, headers: Headers) -> None:
+    def answered(self, hot: HotRequest, body: Body, headers: Headers) -> None:
         """Write a prediction when it is its turn."""
 
     def new_request_id(self) -> str:
@@ -101,7 +101,7 @@ class HotRequest:
         self.n_received = 0
         self.n_held = 0
         #: Its parts as they come.
-        self.body: list[bytes] = []
+        self.body: list[bytes | bytearray] = []
         #: What its rows are charged to, beyond the first; None: nothing.
         self.rate: Rate | None = None
         #: True once all of it has come.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from server.protocol import Headers
+from server.protocol import Body, Headers, LongBody
 from server.web.status import JSON, Reply
 
-__all__ = ["GoodHeads", "reply_bytes"]
+__all__ = ["GoodHeads", "reply_bytes", "write_reply"]
 
 _JSON_HEAD = b"content-type: application/json\r\ncontent-length: "
 
@@ -18,7 +19,30 @@ def reply_bytes(
     reply: Reply, default_headers: Sequence[tuple[bytes, bytes]], *, request_id: str, is_last: bool
 ) -> bytes:
     """Return any answer; ``is_last`` closes its connection."""
-    body = reply.body
+    head = _head(reply, default_headers, request_id=request_id, is_last=is_last)
+    head.append(bytes(reply.body))
+    return b"".join(head)
+
+
+def write_reply(
+    transport: asyncio.WriteTransport,
+    reply: Reply,
+    default_headers: Sequence[tuple[bytes, bytes]],
+    *,
+    request_id: str,
+    is_last: bool,
+) -> None:
+    """Write any answer in one call, and without copying what is long."""
+    if isinstance(reply.body, LongBody):
+        head = _head(reply, default_headers, request_id=request_id, is_last=is_last)
+        transport.writelines((b"".join(head), *reply.body.parts))
+    else:
+        transport.write(reply_bytes(reply, default_headers, request_id=request_id, is_last=is_last))
+
+
+def _head(
+    reply: Reply, default_headers: Sequence[tuple[bytes, bytes]], *, request_id: str, is_last: bool
+) -> list[bytes]:
     head = [STATUS_LINE[reply.status]]
     for name, value in default_headers:
         head += (name, b": ", value, b"\r\n")
@@ -28,10 +52,9 @@ def reply_bytes(
         for name, value in reply.headers:
             head += (name, b": ", value, b"\r\n")
         head.append(b"content-length: ")
-    head += (b"%d\r\nx-request-id: " % len(body), request_id.encode("ascii"))
+    head += (b"%d\r\nx-request-id: " % len(reply.body), request_id.encode("ascii"))
     head.append(b"\r\nconnection: close\r\n\r\n" if is_last else b"\r\n\r\n")
-    head.append(body)
-    return b"".join(head)
+    return head
 
 
 class GoodHeads:
@@ -45,7 +68,7 @@ class GoodHeads:
         self._heads: dict[Headers, bytes] = {}
 
     def answer(
-        self, default_headers: Sequence[tuple[bytes, bytes]], headers: Headers, request_id: bytes, body: bytes
+        self, default_headers: Sequence[tuple[bytes, bytes]], headers: Headers, request_id: bytes, body: Body
     ) -> bytes:
         """Return a good answer that leaves its connection open."""
         if default_headers is not self._default_headers:
@@ -55,4 +78,4 @@ class GoodHeads:
         if head is None:
             lines = b"".join([b"%b: %b\r\n" % header for header in (*default_headers, *headers)])
             head = self._heads[headers] = STATUS_LINE[200] + lines + b"content-length: "
-        return b"%b%d\r\nx-request-id: %b\r\n\r\n%b" % (head, len(body), request_id, body)
+        return b"%b%d\r\nx-request-id: %b\r\n\r\n%b" % (head, len(body), request_id, bytes(body))

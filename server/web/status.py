@@ -13,7 +13,7 @@ from server.engine import errors as engine
 from server.errors import RowwiseError
 from server.graph_checks import errors as graph_checks
 from server.link import errors as link
-from server.protocol import JSON, Headers
+from server.protocol import JSON, Body, Headers
 from server.protocol import errors as protocol
 from server.store import errors as store
 from server.web import errors as web
@@ -167,7 +167,7 @@ class Reply:
     """
 
     status: int
-    body: bytes
+    body: Body
     headers: Headers = (JSON,)
     error: RowwiseError | None = None
 

@@ -128,7 +128,7 @@ class Predictions:
         def on_reply(reply: Reply) -> None:
             if reply.status == 200:
                 call.trailing = reply.headers
-                on_end(reply.body, None)
+                on_end(bytes(reply.body), None)
             else:
                 on_end(None, InternalFailure() if reply.error is None else reply.error)
 
