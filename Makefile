@@ -62,7 +62,7 @@ fuzz: setup ## Random requests, faults and switches in virtual time, 1,000,000 s
 fuzz-codecs: setup ## A million inputs that are nearly right into each codec (ARGS="--inputs 10000 --only oip"): declared errors alone
 	@$(BIN)/python -m tests.fuzz_codecs $(ARGS)
 
-schemathesis: setup ## Requests made from the OpenAPI document, by its rules and against them: no error of ours, no code it lacks
+schemathesis: setup ## Requests made from the OpenAPI document, by its rules and against them (ARGS=--real: a real process): no error of ours, no code it lacks
 	@$(BIN)/python -m tests.web.api_requests $(ARGS)
 
 soak: setup ## The real server under mixed load for 30 minutes (MINUTES=...): nothing may grow; a table and a picture

@@ -1,7 +1,8 @@
-"""Requests that schemathesis makes from the OpenAPI document, against a server with scripted models over a socket.
+"""Requests that schemathesis makes from the OpenAPI document, against a server over a socket.
 
 Half of them follow the document and half break it somewhere. No answer may be an error of ours, have a status that the
-document does not name for that route, or look otherwise than it says. `make schemathesis` makes many; a test makes few.
+document does not name for that route, or look otherwise than it says. `make schemathesis` makes many of a server with
+scripted models, or with ``--real`` of the server as an operator starts it; tests make few.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import asyncio
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +27,12 @@ from schemathesis import Case, GenerationMode
 from schemathesis.core.failures import Failure, FailureGroup
 from schemathesis.specs.openapi import checks
 
+from loadtests.small_models import BUILD
+from tests.e2e.server_process import ServerProcess
 from tests.web.scripted import ScriptedCatalog, ScriptedModel
 from tests.web.sockets import Connection, Running, over_sockets
 
-__all__ = ["Outcome", "ask_everything"]
+__all__ = ["KNOWN", "Outcome", "ask_everything", "ask_real_server", "small_server"]
 
 #: What is said of the server's own state or of what it offers is no failure of it; 500 is.
 _SAID = frozenset({501, 503, 504})
@@ -58,27 +64,50 @@ def ask_everything(directory: Path, *, n_examples: int, seed: int, every: int = 
 
     async def test(server: Running, _: Connection) -> None:
         url = f"http://127.0.0.1:{server.port}"
-        await asyncio.to_thread(_ask, url, server.catalog, outcome, n_examples, seed, every)
+        known = {"model": "sum", "version": "3", "label": "best"}
+        restore = partial(_restore, server.catalog)
+        await asyncio.to_thread(_ask, url, outcome, n_examples, seed, every, known=known, restore=restore)
 
     over_sockets(test, directory, import_packages=("models",), keep_alive_s=60)
     return outcome
 
 
-def _ask(url: str, catalog: ScriptedCatalog, outcome: Outcome, n_examples: int, seed: int, every: int) -> None:
+def ask_real_server(url: str, *, known: dict[str, str], n_examples: int, seed: int) -> Outcome:
+    """Ask each operation of a server that runs and has a model; what withdraws it comes last."""
+    outcome = Outcome()
+    _ask(url, outcome, n_examples, seed, 1, known=known, restore=lambda: None)
+    return outcome
+
+
+def _ask(
+    url: str,
+    outcome: Outcome,
+    n_examples: int,
+    seed: int,
+    every: int,
+    *,
+    known: dict[str, str],
+    restore: Callable[[], None],
+) -> None:
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
+    operations = sorted((found.ok() for found in schema.get_all_operations()), key=_withdraws)
     with requests.Session() as session:
-        for found in list(schema.get_all_operations())[seed % every :: every]:
-            operation = found.ok()
+        for operation in operations[seed % every :: every]:
             outcome.n_operations += 1
             for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
-                _restore(catalog)
+                restore()
                 try:
                     strategy = operation.as_strategy(generation_mode=mode)
-                    _ask_one(strategy, url, session, outcome, n_examples, seed)
+                    _ask_one(strategy, url, session, outcome, n_examples, seed, known)
                 except hypothesis.errors.Unsatisfiable:
                     continue  # nothing about it can be broken
                 except (Failure, FailureGroup, AssertionError) as error:
                     outcome.failures.append(f"{operation.label} ({mode}): {error}")
+
+
+def _withdraws(operation: Any) -> bool:
+    """Return whether an operation may take a model away that others are to be asked of."""
+    return operation.method.upper() == "DELETE" or operation.path.endswith(("/unload", ":activate", ":rollback"))
 
 
 def _restore(catalog: ScriptedCatalog) -> None:
@@ -96,6 +125,7 @@ def _ask_one(
     outcome: Outcome,
     n_examples: int,
     seed: int,
+    known: dict[str, str],
 ) -> None:
     @hypothesis.seed(seed)
     @hypothesis.settings(
@@ -109,10 +139,9 @@ def _ask_one(
     @hypothesis.given(case=strategy, is_known=st.integers(0, 3))
     def ask(case: Case, is_known: int) -> None:
         if is_known:  # most names and versions that are made up are nobody's
-            known: dict[str, Any] = {"model": "sum", "version": "3", "label": "best"}
             for name in case.path_parameters or {}:
                 case.path_parameters[name] = known[name]
-        response = case.call(base_url=url, session=session, timeout=30)
+        response = case.call(base_url=url, session=session, timeout=120)
         outcome.statuses[response.status_code] += 1
         assert response.status_code < 500 or response.status_code in _SAID, (case.as_curl_command(), response.text)
         assert response.headers["x-request-id"], case.as_curl_command()
@@ -121,14 +150,34 @@ def _ask_one(
     ask()
 
 
+#: What a small server has.
+KNOWN = {"model": "tripled", "version": "1", "label": "best"}
+
+
+@contextmanager
+def small_server(store: Path) -> Iterator[str]:
+    """Run a server process with a small model under a label; yields its URL."""
+    spec = {**BUILD["tripled"], "labels": {"best": ""}, "import_path": "loadtests.small_models:tripled"}
+    with ServerProcess(store, "--import-package", "loadtests") as server:
+        answer = requests.put(f"{server.url}/v1/models/tripled?wait=true", json=spec, timeout=300)
+        assert answer.status_code == 200, answer.text
+        yield server.url
+        assert server.process.poll() is None, server.log
+
+
 def main() -> int:
     """Ask, and print how it went."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--examples", type=int, default=300, help="requests by the rules, and as many against them")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--real", action="store_true", help="ask a server process with a real model")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        outcome = ask_everything(Path(directory), n_examples=options.examples, seed=options.seed)
+        if options.real:
+            with small_server(Path(directory) / "store") as url:
+                outcome = ask_real_server(url, known=KNOWN, n_examples=options.examples, seed=options.seed)
+        else:
+            outcome = ask_everything(Path(directory), n_examples=options.examples, seed=options.seed)
     print(f"{outcome.n_operations} operations, {outcome.n_requests} requests; answers by status:")
     print("  " + ", ".join(f"{status}: {n}" for status, n in sorted(outcome.statuses.items())))
     for failure in outcome.failures:

@@ -22,10 +22,11 @@ from server.signature import TensorSignature
 from tests.protocol.oip_models import DATATYPES, octets
 from tests.web.conformance.serving import Refused, Server
 
-__all__ = ["PROTOCOLS", "Answered", "Asked", "Protocol", "tensor_message"]
+__all__ = ["PROTOCOLS", "Answered", "Asked", "OipGrpc", "Protocol", "tensor_message"]
 
 HALVES = ("float16", "bfloat16")
 _GRPC = "/inference.GRPCInferenceService/ModelInfer"
+_STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 _PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _CONTENTS = dict.fromkeys(("int8", "int16", "int32"), "int_contents") | dict.fromkeys(
     ("uint8", "uint16", "uint32"), "uint_contents"
@@ -299,6 +300,22 @@ class OipGrpc(Protocol):
         return self._is_raw or dtype not in HALVES
 
     def ask(self, server: Server, asked: Asked) -> Answered:
+        """Ask by a call of its own. Errors: Refused."""
+        request = self.message(asked)
+        answer = server.call(_GRPC, request, "inference.ModelInferResponse", metadata=tuple(asked.headers.items()))
+        return self.answered(answer, asked)
+
+    def ask_in_stream(self, server: Server, asked: Sequence[Asked]) -> list[Answered | str]:
+        """Ask in one stream, of which nothing else is known; what was refused is its sentence."""
+        messages = [self.message(each) for each in asked]
+        answers = server.stream(_STREAM, messages, "inference.ModelStreamInferResponse")
+        return [
+            answer.error_message or self.answered(answer.infer_response, each)
+            for answer, each in zip(answers, asked, strict=True)
+        ]
+
+    def message(self, asked: Asked) -> Any:
+        """Return the request."""
         version = "" if asked.version is None else str(asked.version)
         request = message_class("inference.ModelInferRequest")(
             model_name=asked.model, model_version=version, id=asked.id
@@ -313,7 +330,10 @@ class OipGrpc(Protocol):
                 request.raw_input_contents.append(octets(array))
             else:
                 getattr(tensor.contents, _CONTENTS.get(dtype, "fp32_contents")).extend(array.reshape(-1).tolist())
-        answer = server.call(_GRPC, request, "inference.ModelInferResponse", metadata=tuple(asked.headers.items()))
+        return request
+
+    def answered(self, answer: Any, asked: Asked) -> Answered:
+        """Read a response."""
         assert len(answer.raw_output_contents) == (len(answer.outputs) if self._is_raw else 0)
         outputs: dict[str, Array] = {}
         for place, output in enumerate(answer.outputs):

@@ -81,6 +81,10 @@ class Server:
         """Call a gRPC method. Errors: Refused."""
         return self.run(self._call(method, request, message_class(response), options))
 
+    def stream(self, method: str, requests: Sequence[Any], response: str) -> list[Any]:
+        """Send requests in one stream of gRPC, and return its answers. Errors: Refused."""
+        return self.run(self._stream(method, requests, message_class(response)))  # type: ignore[no-any-return]
+
     async def _start(self) -> None:
         self._stack = AsyncExitStack()
         # Connections stay open between tests, however long those take.
@@ -123,3 +127,10 @@ class Server:
         except grpc.aio.AioRpcError as error:
             trailing = dict(error.trailing_metadata() or ())
             raise Refused(error.code().name, error.details() or "", trailing) from None
+
+    async def _stream(self, method: str, requests: Sequence[Any], response: Any) -> list[Any]:
+        call = self.channel.stream_stream(method)(iter([one.SerializeToString() for one in requests]), timeout=60)
+        try:
+            return [response.FromString(answer) async for answer in call]
+        except grpc.aio.AioRpcError as error:
+            raise Refused(error.code().name, error.details() or "", dict(error.trailing_metadata() or ())) from None

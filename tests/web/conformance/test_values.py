@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from server.protocol import Array
 from tests.protocol.asked import EVERY_DTYPE, same_bits
-from tests.web.conformance.asking import HALVES, PROTOCOLS, Asked, Protocol
+from tests.web.conformance.asking import HALVES, PROTOCOLS, Answered, Asked, OipGrpc, Protocol
 from tests.web.conformance.models import FORMS, Computing, Echo, one_example, ordinary
 from tests.web.conformance.serving import Refused, Server
 
@@ -52,6 +53,27 @@ def test_the_matrix_is_whole() -> None:
     assert len(PROTOCOLS) * len(EVERY_DTYPE) * len(FORMS) == 1_680
     # Without: halves in JSON and in typed contents; strings, zero sizes and several lengths as nothing but bytes.
     assert len(places) == 1_680 - 3 * len(HALVES) * len(FORMS) - len(FORMS) - (len(EVERY_DTYPE) - 1) * 4
+
+
+@pytest.mark.parametrize("name", ["oip-grpc-raw", "oip-grpc-contents"])
+def test_a_stream_answers_every_dtype_and_form_as_calls_do_and_goes_on_after_a_mistake(
+    server: Server, name: str
+) -> None:
+    protocol = BY_NAME[name]
+    assert isinstance(protocol, OipGrpc)
+    asked, expected = [], []
+    for dtype in EVERY_DTYPE:
+        for form, array in carried(protocol, dtype):
+            asked.append(replace(echo(server, dtype, form, array), id=f"{dtype} {form}"))
+            expected.append(array)
+    wrong = replace(asked[0], inputs={"z": asked[0].inputs["x"]})
+    *answers, refused, again = protocol.ask_in_stream(server, [*asked, wrong, asked[0]])
+    for each, answer, array in zip([*asked, asked[0]], [*answers, again], [*expected, expected[0]], strict=True):
+        assert isinstance(answer, Answered), (each.id, answer)
+        assert answer.id == each.id
+        assert same_bits(answer.outputs["y"], array), each.id
+    assert isinstance(refused, str)
+    assert "'z'" in refused
 
 
 @by_protocol
