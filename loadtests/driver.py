@@ -80,7 +80,8 @@ class _Load:
         requests = workload.requests(f"{host}:{port}")
         #: What is sent first, and what right after it.
         self._requests = [_in_two(request) if workload.in_two else (request, b"") for request in requests]
-        self._right: list[set[bytes]] = [set() for _ in self._requests]
+        #: By request, a few each: comparing with them takes less than a long body's hash.
+        self._right: list[list[bytes]] = [[] for _ in self._requests]
         self._connections = KeepAlive(address_of(url), patience_s=patience_s)
         #: fd -> (request, when it was sent). Only connections that wait for an answer are in it.
         self._waiting: dict[int, tuple[int, float]] = {}
@@ -146,7 +147,7 @@ class _Load:
         if status != 200:
             self._fail(f"status {status}", body)
         elif self._workload.accepts(index, body):
-            self._right[index].add(body)
+            self._right[index].append(body)
         else:
             self._fail("wrong answer", b"request %d: %s" % (index, body))
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+import numpy as np
+
 __all__ = ["FILLED_BYTES", "BodyFill"]
 
 #: Bytes of a body that are still to come from which on it is received so. Two changes of the transport's protocol cost
@@ -39,14 +41,15 @@ class BodyFill(asyncio.BufferedProtocol):
 
     def __init__(self, lane: Filled, data: memoryview, n_body: int) -> None:
         self._lane = lane
-        #: Not touched, and so not in memory, until something is written there.
-        self.body = bytearray(n_body)
+        #: Whatever was in that memory before: nobody reads it before all of it is received. Until it is written to it
+        #: may not even be in memory, so that a length that is said costs nothing.
+        self.body = np.empty(n_body, np.uint8).data
         self.body[: len(data)] = data
         self._n = len(data)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return where the next bytes go: no byte of what follows the body is taken."""
-        return memoryview(self.body)[self._n :]
+        return self.body[self._n :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Note what came."""

@@ -101,7 +101,7 @@ class HotRequest:
         self.n_received = 0
         self.n_held = 0
         #: Its parts as they come.
-        self.body: list[bytes | bytearray] = []
+        self.body: list[bytes | memoryview] = []
         #: What its rows are charged to, beyond the first; None: nothing.
         self.rate: Rate | None = None
         #: True once all of it has come.

@@ -58,3 +58,10 @@ def test_one_reader_takes_answers_of_all_kinds_in_turn() -> None:
 def test_bytes_that_are_no_answer_are_an_error(data: bytes) -> None:
     with pytest.raises(AnswerError, match="no HTTP answer"):
         AnswerReader().feed(data)
+
+
+def test_bytes_past_the_length_that_was_said_are_an_error() -> None:
+    reader = AnswerReader()
+    assert reader.feed(WHOLE[:-5]) is None
+    with pytest.raises(AnswerError, match="1 bytes follow"):
+        reader.feed(WHOLE[-5:] + b"x")
