@@ -1,6 +1,6 @@
 """The client's half of HTTP/1.1, as little as a load driver needs: where does an answer end, and what is in it?
 
-Nearly every answer has a Content-Length: that is seen with one search, and those that are too long to arrive at once are
+Nearly every answer has a Content-Length: that is seen with one search, and what is too long to arrive at once is
 collected up to it. Whatever else HTTP allows (a head in pieces, chunks, no length) goes through a real parser, slower
 and as right.
 """
