@@ -15,7 +15,7 @@ from server.protocol.errors import (
 )
 from server.protocol.number_buffers import SHARED_PARSER_MAX_BYTES
 from server.protocol.oip import OIP_JSON, OipFormat, oip_format
-from server.protocol.rows import JSON, Array, Body, Column, Encoded, Headers, LongBody, PredictRequest, Rows
+from server.protocol.rows import JSON, Array, Body, Column, Encoded, Headers, LongBody, Octets, PredictRequest, Rows
 from server.protocol.tfs_json import TFS_JSON, PredictCodec, codec_for, decode_predict, encode_predict
 from server.protocol.wire import AnswerForm, Asked, BodyFormat, ManyRequests, ReadTogether, WireFormat, WireRequest
 
@@ -36,6 +36,7 @@ __all__ = [
     "LongBody",
     "MalformedRequest",
     "ManyRequests",
+    "Octets",
     "OipFormat",
     "PredictCodec",
     "PredictRequest",

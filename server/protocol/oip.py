@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from server.protocol.oip_codec import InferCall, OipCodec
 from server.protocol.oip_request import header_bytes
+from server.protocol.rows import Octets
 from server.protocol.wire import Asked, ReadTogether
 from server.signature import STRING
 
@@ -32,13 +33,13 @@ class OipFormat:
     def __init__(self, n_json: int | None) -> None:
         self.n_json = n_json
 
-    def n_parsed(self, body: bytes, asked: Asked) -> int:
+    def n_parsed(self, body: Octets, asked: Asked) -> int:
         """Return how many of a body's bytes have to be looked at: its JSON, and binary values that are strings."""
         if self.n_json is None or any(tensor.dtype == STRING for tensor in asked.signature.inputs):
             return len(body)
         return min(self.n_json, len(body))
 
-    def decode(self, body: bytes, asked: Asked, *, max_instances: int) -> InferCall:
+    def decode(self, body: Octets, asked: Asked, *, max_instances: int) -> InferCall:
         """Read the body of an inference request. Errors: every ProtocolError but UnknownSignature."""
         return _codec_of(asked).decode(body, n_json=self.n_json, max_instances=max_instances)
 

@@ -18,7 +18,7 @@ import orjson
 from server.protocol.dtypes import numpy_dtype
 from server.protocol.oip_datatypes import datatype_of
 from server.protocol.oip_plan import PlannedOutput
-from server.protocol.rows import JSON, Array, Column, Encoded, LongBody
+from server.protocol.rows import JSON, Array, Column, Encoded, Headers, LongBody
 from server.protocol.tensor_rows import stacked
 from server.protocol.tfs_encode import float_tokens, json_strings
 from server.protocol.tfs_many import cells
@@ -68,7 +68,7 @@ class AnswerWriter:
         #: By the number of rows, the text before, between and after the values where it is the same for every answer,
         #: and what ``frame`` returns.
         self._constants: dict[int, list[bytes]] = {}
-        self._frames: dict[int, Encoded] = {}
+        self._frames: dict[int, tuple[bytes, Headers]] = {}
 
     def one(self, outputs: Sequence[Column], id_text: bytes | None) -> Encoded:
         """Write an answer; ``outputs`` are in the signature's order, ``id_text`` is the id's JSON, None: there is none.
@@ -152,7 +152,7 @@ class AnswerWriter:
             found = self._constants[n] = self._surroundings(shapes, sizes)
         return found
 
-    def frame(self, n: int) -> Encoded:
+    def frame(self, n: int) -> tuple[bytes, Headers]:
         """Return what stands before the values of an answer of ``n`` rows that has no id, and its headers.
 
         It is all of its JSON where the values are all binary, and all up to the first ones where they are not.
@@ -165,7 +165,8 @@ class AnswerWriter:
             if len(constants) > 1:
                 found = self._head + constants[0], _JSON_ONLY
             else:
-                found = self.put_together(constants, (), (b"",), None)
+                body, headers = self.put_together(constants, (), (b"",), None)
+                found = bytes(body), headers
             self._frames[n] = found
         return found
 

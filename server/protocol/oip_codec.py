@@ -16,7 +16,7 @@ from server.protocol.oip_plan import Plan, plan_request
 from server.protocol.oip_raw import plan_raw
 from server.protocol.oip_request import exact_request
 from server.protocol.oip_values import JsonSource, ValueReader
-from server.protocol.rows import Array, Column, Encoded, Rows
+from server.protocol.rows import Array, Column, Encoded, Octets, Rows
 from server.protocol.seeds import fresh_seeds
 from server.protocol.wire import Asked, ReadTogether
 from server.signature import STRING, TensorSignature
@@ -83,7 +83,7 @@ class Prepared:
         #: True: the values of the only input are the only column as they are.
         self._is_plain = len(self._tensors) == 1 and self._tensors[0].is_fixed and not plan.is_single
 
-    def read(self, parts: Parts, body: bytes, *, start: int) -> InferCall | None:
+    def read(self, parts: Parts, body: Octets, *, start: int) -> InferCall | None:
         """Read a request that was taken apart: its JSON values, and the binary ones from ``start`` on.
 
         None where it takes exact reading. Errors: WrongShape and WrongDtype, for binary values.
@@ -100,7 +100,7 @@ class Prepared:
         return self.put_together(arrays, body, start=start, id_text=id_text)
 
     def put_together(
-        self, arrays: dict[int, Array], body: bytes, *, start: int, id_text: bytes | None = None
+        self, arrays: dict[int, Array], body: Octets, *, start: int, id_text: bytes | None = None
     ) -> InferCall:
         """Read the binary values too, and return all as rows. Errors: MalformedRequest; WrongShape; WrongDtype."""
         plan = self.plan
@@ -150,7 +150,7 @@ class OipCodec:
             [ValueReader(signature, tensor) for tensor in signature.inputs] if self._nameless is None else []
         )
 
-    def decode(self, body: bytes, *, n_json: int | None, max_instances: int) -> InferCall:
+    def decode(self, body: Octets, *, n_json: int | None, max_instances: int) -> InferCall:
         """Read a body whose first ``n_json`` bytes are JSON and whose others are binary values; None: all is JSON.
 
         0: all of it is the values of the only input. Errors: every ProtocolError but UnknownSignature.
@@ -221,7 +221,7 @@ class OipCodec:
 
     def _decode(
         self,
-        body: bytes,
+        body: Octets,
         text: bytes,
         parts: Parts | None,
         *,
@@ -259,7 +259,7 @@ class OipCodec:
         id_text = None if message.id is None else json.dumps(message.id).encode()
         return self._prepared(plan).put_together(arrays, body, start=len(text), id_text=id_text)
 
-    def _raw(self, body: bytes, max_instances: int) -> InferCall:
+    def _raw(self, body: Octets, max_instances: int) -> InferCall:
         """Read a body that is nothing but values: its length is all that there is to its form."""
         prepared = self._raw_forms.get(len(body))
         if prepared is None or prepared.plan.n > max_instances:

@@ -17,7 +17,7 @@ from server.protocol.oip_proto_answers import ANSWERS
 from server.protocol.oip_proto_inputs import InputTensor, input_tensor
 from server.protocol.oip_proto_parameters import deadline_s, priority_of, read_parameter, read_requested_output
 from server.protocol.proto_wire import LEN, fields, text
-from server.protocol.rows import Array, Column, Encoded, Rows
+from server.protocol.rows import Array, Column, Encoded, Octets, Rows
 from server.protocol.tensor_rows import read_tensors, selected_outputs, stacked
 from server.protocol.wire import Asked
 
@@ -53,11 +53,11 @@ class InferCall:
         self.id = text(id_, "id").encode() if id_ else b""
 
     @staticmethod
-    def n_parsed(body: bytes, _asked: Asked) -> int:
+    def n_parsed(body: Octets, _asked: Asked) -> int:
         """Return how many of a body's bytes may have to be looked at: all, where values are typed ones."""
         return len(body)
 
-    def decode(self, body: bytes, asked: Asked, *, max_instances: int) -> InferRequest:  # noqa: ARG002 - it was listed
+    def decode(self, body: Octets, asked: Asked, *, max_instances: int) -> InferRequest:  # noqa: ARG002 - it was listed
         """Read the tensors. Errors: every ProtocolError."""
         inputs: list[InputTensor] = []
         raw: list[memoryview] = []

@@ -16,7 +16,7 @@ from server.protocol.dtypes import booleans, kind_of, numpy_dtype, shape_text
 from server.protocol.errors import ProtocolError, WrongShape
 from server.protocol.json_examples import ExampleReader, json_kind, parse_json
 from server.protocol.number_buffers import NumberBuffer, has_shape, parser_for
-from server.protocol.rows import Array
+from server.protocol.rows import Array, Octets
 from server.signature import STRING, ModelSignature, TensorSignature
 
 __all__ = ["JsonSource", "ValueReader"]
@@ -57,7 +57,7 @@ class ValueReader:
         )
 
     def from_bytes(
-        self, body: bytes, start: int, n_bytes: int, shape: tuple[int, ...], *, is_bare: bool = False
+        self, body: Octets, start: int, n_bytes: int, shape: tuple[int, ...], *, is_bare: bool = False
     ) -> Array:
         """Read little-endian, row-major values where they lie; nothing is copied but strings.
 

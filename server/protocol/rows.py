@@ -9,7 +9,19 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["JSON", "Array", "Body", "Column", "Encoded", "Headers", "LongBody", "PredictRequest", "Rows", "end_to_end"]
+__all__ = [
+    "JSON",
+    "Array",
+    "Body",
+    "Column",
+    "Encoded",
+    "Headers",
+    "LongBody",
+    "Octets",
+    "PredictRequest",
+    "Rows",
+    "end_to_end",
+]
 
 #: Lower-case names and values.
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -34,6 +46,9 @@ class LongBody:
         return b"".join(self.parts)
 
 
+#: A request's body as it was received.
+Octets = bytes | memoryview
+#: An answer's.
 Body = bytes | LongBody
 #: A body, and the headers that say what it is, without its length.
 Encoded = tuple[Body, Headers]

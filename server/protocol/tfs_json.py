@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from server.protocol.by_signature import BySignature
 from server.protocol.errors import ProtocolError, UnknownSignature
-from server.protocol.rows import JSON, Column, Encoded, PredictRequest, Rows, end_to_end
+from server.protocol.rows import JSON, Column, Encoded, Octets, PredictRequest, Rows, end_to_end
 from server.protocol.seeds import fresh_seeds
 from server.protocol.tfs_buffer import BufferReader
 from server.protocol.tfs_encode import encode_predict
@@ -134,14 +134,14 @@ class TfsJson:
     n_json: int | None = None
 
     @staticmethod
-    def n_parsed(body: bytes, _asked: Asked) -> int:
+    def n_parsed(body: Octets, _asked: Asked) -> int:
         """Return how many of a body's bytes have to be looked at: all."""
         return len(body)
 
     @staticmethod
-    def decode(body: bytes, asked: Asked, *, max_instances: int) -> PredictRequest:
+    def decode(body: Octets, asked: Asked, *, max_instances: int) -> PredictRequest:
         """Read the body of a prediction. Errors: every ProtocolError."""
-        return codec_for(asked.signature).decode(body, max_instances=max_instances)
+        return codec_for(asked.signature).decode(bytes(body), max_instances=max_instances)
 
     @staticmethod
     def decode_many(

@@ -12,7 +12,7 @@ from server.protocol.by_signature import BySignature
 from server.protocol.errors import MalformedRequest, UnknownSignature, WrongKeys
 from server.protocol.messages import message_class
 from server.protocol.proto_wire import LEN, Piece, fields, head, joined, text
-from server.protocol.rows import Array, Column, Encoded, Rows
+from server.protocol.rows import Array, Column, Encoded, Octets, Rows
 from server.protocol.tensor_rows import read_tensors, selected_outputs, stacked
 from server.protocol.tfs_dtypes import DATA_TYPES
 from server.protocol.tfs_proto_tensors import read_tensor_proto, tensor_proto_head, write_values
@@ -69,11 +69,11 @@ class PredictMessage:
         self.model, self.version, self.label = read_model_spec(spec)
 
     @staticmethod
-    def n_parsed(body: bytes, _asked: Asked) -> int:
+    def n_parsed(body: Octets, _asked: Asked) -> int:
         """Return how many of a body's bytes may have to be looked at: all, where values are typed ones."""
         return len(body)
 
-    def decode(self, body: bytes, asked: Asked, *, max_instances: int) -> PredictedMessage:  # noqa: ARG002 - it was listed
+    def decode(self, body: Octets, asked: Asked, *, max_instances: int) -> PredictedMessage:  # noqa: ARG002 - it was listed
         """Read the tensors. Errors: every ProtocolError."""
         arrays: dict[str, Array] = {}
         for entry in self._inputs:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from server.protocol.rows import Column, Encoded, Rows
+from server.protocol.rows import Column, Encoded, Octets, Rows
 from server.signature import ModelSignature
 
 __all__ = [
@@ -103,10 +103,10 @@ class ReadTogether:
 class WireFormat(Protocol):
     """A format of requests and answers."""
 
-    def n_parsed(self, body: bytes, asked: Asked) -> int:
+    def n_parsed(self, body: Octets, asked: Asked) -> int:
         """Return how many of a body's bytes have to be looked at to read it; views of others cost nothing."""
 
-    def decode(self, body: bytes, asked: Asked, *, max_instances: int) -> WireRequest:
+    def decode(self, body: Octets, asked: Asked, *, max_instances: int) -> WireRequest:
         """Read a request's body. Errors: every ProtocolError; nothing else, whatever the bytes."""
 
 

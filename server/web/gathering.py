@@ -122,7 +122,7 @@ class Gathering:
                     self._start_alone(hots[0])
                 return
             read = hots[0].wire.decode_many(
-                [hot.body[0] for hot in hots],
+                [bytes(hot.body[0]) for hot in hots],
                 [hot.wire.n_json for hot in hots],
                 model,
                 max_instances=predictor.max_instances,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from server.protocol import Body, BodyFormat, Encoded, Headers
+from server.protocol import Body, BodyFormat, Encoded, Headers, Octets
 from server.rights import Rate
 from server.web.paths import VerbPath
 from server.web.predict import PredictCall
@@ -101,7 +101,7 @@ class HotRequest:
         self.n_received = 0
         self.n_held = 0
         #: Its parts as they come.
-        self.body: list[bytes | memoryview] = []
+        self.body: list[Octets] = []
         #: What its rows are charged to, beyond the first; None: nothing.
         self.rate: Rate | None = None
         #: True once all of it has come.

@@ -16,7 +16,7 @@ from functools import partial
 
 from server.batching import DeadlineExceeded, ModelUnloaded
 from server.errors import RowwiseError
-from server.protocol import SHARED_PARSER_MAX_BYTES, TFS_JSON, WireFormat, WireRequest
+from server.protocol import SHARED_PARSER_MAX_BYTES, TFS_JSON, Octets, WireFormat, WireRequest
 from server.request_counts import VersionRequests
 from server.rights import Rate
 from server.web.derivatives import VERBS, choose_derivative, read_query
@@ -64,7 +64,7 @@ class Predictor:
     def start(
         self,
         path: VerbPath,
-        body: bytes,
+        body: Octets,
         *,
         timeout_s: float | None,
         explain: bool,
@@ -95,14 +95,14 @@ class Predictor:
             self._failed(call, error)
         return call
 
-    def _decode(self, call: PredictCall, path: VerbPath, body: bytes, *, attempt: int = 1) -> None:
+    def _decode(self, call: PredictCall, path: VerbPath, body: Octets, *, attempt: int = 1) -> None:
         """Find who answers, and admit the rows, now or when a large body is decoded."""
         model = self.resolve(path)
         call.metrics = self._metrics.of_version(model.name, model.version)
         served: EntryPoint = model
         rest = body
         if path.verb != "predict":
-            query, rest = read_query(body)
+            query, rest = read_query(bytes(body))
             served = choose_derivative(model, path.verb, query)
             call.metrics = self._metrics.of_version(served.name, served.version, served.entry)
         received_s, timeout_s = call.deadline
