@@ -119,17 +119,18 @@ class BatchLog:
 def _why_this_size(batch: Batch) -> str:
     costs = batch.group.costs
     waiting = batch.n_waiting
-    chosen = f"bucket {batch.bucket} takes {_ms(batch.predicted_s)} ms, {_us_per_row(batch.predicted_s, batch.n_rows)}"
+    waited = f"{waiting} row{'' if waiting == 1 else 's'} waited"
+    takes = f"bucket {batch.bucket} takes {_span(batch.predicted_s)}"
+    chosen = takes if batch.n_rows == 1 else f"{takes}, {_span(batch.predicted_s / batch.n_rows)} a row"
     rivals = [
-        f"bucket {bucket} {_us_per_row(costs.cost(bucket), min(bucket, waiting))}"
+        f"bucket {bucket}: {_span(costs.cost(bucket) / min(bucket, waiting))} a row"
         for bucket in costs.buckets
         if bucket != batch.bucket and bucket in _neighbours(costs.buckets, batch.bucket)
     ]
-    beside = f" (against {', '.join(rivals)})" if rivals else ""
+    beside = f" ({'; '.join(rivals)})" if rivals else ""
     if batch.reason != Reason.OLDEST:
-        return f"{waiting} rows waited; {chosen}{beside}"
-    load = f"{batch.load:.0%} load"
-    return f"{waiting} rows waited at {load}, and this makes all callers wait least: {chosen}{beside}"
+        return f"{waited}; {chosen}{beside}"
+    return f"{waited} at {batch.load:.0%} load, and this makes all callers wait least: {chosen}{beside}"
 
 
 def _neighbours(buckets: tuple[int, ...], bucket: int) -> tuple[int, ...]:
@@ -137,8 +138,10 @@ def _neighbours(buckets: tuple[int, ...], bucket: int) -> tuple[int, ...]:
     return buckets[max(0, place - 1) : place + 2]
 
 
-def _us_per_row(cost_s: float, n_rows: int) -> str:
-    return f"{cost_s / n_rows * 1e6:.3g} us a row"
+def _span(seconds: float) -> str:
+    """Return a time in the unit in which it is a number that people read."""
+    number, unit = (seconds * 1e6, "µs") if seconds < 0.9995e-3 else (seconds * 1e3, "ms")
+    return f"{number:.3g} {unit}" if number < 999.5 else f"{number:,.0f} {unit}"
 
 
 def _ms(seconds: float) -> float | None:

@@ -62,12 +62,12 @@ def test_it_says_why_then_and_why_that_size() -> None:
     assert first["reason"] == "oldest"
     assert "waited longest" in first["why_then"]
     assert first["why_this_size"] == (
-        "5 rows waited at 0% load, and this makes all callers wait least: bucket 8 takes 2.0 ms, 400 us a row "
-        "(against bucket 1 1e+03 us a row, bucket 64 2e+03 us a row)"
+        "5 rows waited at 0% load, and this makes all callers wait least: bucket 8 takes 2 ms, 400 µs a row "
+        "(bucket 1: 1 ms a row; bucket 64: 2 ms a row)"
     )
     assert second["reason"] == "shed"
     assert "given up" in second["why_then"]
-    assert second["why_this_size"].startswith("70 rows waited; bucket 8 takes 2.0 ms, 250 us a row (against ")
+    assert second["why_this_size"].startswith("70 rows waited; bucket 8 takes 2 ms, 250 µs a row (bucket ")
 
 
 def test_a_batch_that_failed_names_its_error_and_keeps_nothing_of_it() -> None:

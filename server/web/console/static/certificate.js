@@ -64,7 +64,8 @@ function fact(label, value, kind = "", meaning = "") {
 function probes(found) {
   const tried = found.probes;
   if (!tried) return null;
-  const kinds = [["yours", "your own"], ["edge", "constant, empty and longest"], ["random", "random"], ["extreme", "extreme"]];
+  const kinds = [["yours", "of your own"], ["edge", "constant, empty or longest"], ["random", "random"], ["extreme", "extreme"]];
   const words = kinds.filter(([name]) => tried[name]).map(([name, word]) => `${tried[name]} ${word}`);
-  return h("p", { class: "note" }, `Checked with ${words.join(", ")} examples${found.n_probes_refused ? `; the function itself refuses ${count(found.n_probes_refused, "other")}` : ""}.`);
+  const all = kinds.reduce((sum, [name]) => sum + (tried[name] ?? 0), 0);
+  return h("p", { class: "note" }, `Checked with ${count(all, "example")}: ${words.join(", ")}${found.n_probes_refused ? `; the function itself refuses ${count(found.n_probes_refused, "other")}` : ""}.`);
 }

@@ -52,6 +52,15 @@ export function layout(more = {}) {
   };
 }
 
+/** Return a logarithmic axis for values, its ticks written out: Plotly's own say 2 for 0.2, 2 and 20. */
+export function logarithmic(values) {
+  const known = values.filter((value) => value > 0);
+  const decades = Math.log10(Math.max(...known) / Math.min(...known));
+  const steps = decades >= 3 ? [1] : decades >= 1.5 ? [1, 3] : [1, 2, 5];
+  const tickvals = Array.from({ length: 12 }, (_, place) => place - 5).flatMap((power) => steps.map((step) => Number(`${step}e${power}`)));
+  return { type: "log", tickvals, ticktext: tickvals.map(String) };
+}
+
 const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false };
 
 /** Draw, or draw anew, in an element. `drawn` says in words what can be seen. Nothing is drawn where nobody looks. */

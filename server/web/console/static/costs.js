@@ -1,7 +1,7 @@
 // What each batch size costs, and on it what the planner would run, and what it ran last.
 
 import { ask, modelPath } from "./api.js";
-import { colour, draw, forget, layout } from "./charts.js";
+import { colour, draw, forget, layout, logarithmic } from "./charts.js";
 import { fill, h, say, table } from "./dom.js";
 import { milliseconds, number } from "./format.js";
 
@@ -111,7 +111,7 @@ async function drawCosts(plot, view, group) {
   const sizes = curve.map((one) => one.rows);
   await draw(plot, traces, layout({
     xaxis: { type: "log", title: { text: "rows" }, tickvals: sizes, ticktext: sizes.map(String) },
-    yaxis: { type: "log", title: { text: "ms a batch" }, exponentformat: "none", dtick: "D2" }, hovermode: "closest",
+    yaxis: { ...logarithmic(traces.flatMap((trace) => trace.y)), title: { text: "ms a batch" } }, hovermode: "closest",
   }), `Cost of a batch by its size: ${curve.map((one) => `${one.rows} rows ${milliseconds(one.ms)}`).join(", ")}`);
 }
 

@@ -1,7 +1,7 @@
 // The view of everything at once: numbers of the last second, two minutes in pictures, every model in a line.
 
 import { ask } from "./api.js";
-import { colour, draw, forget, layout } from "./charts.js";
+import { colour, draw, forget, layout, logarithmic } from "./charts.js";
 import { fill, h, refill, say, table } from "./dom.js";
 import { bytes, count, milliseconds, number, rate, share, when } from "./format.js";
 import { SPAN_S, latestOf, listen, modelNames, representative, state, versionsOf } from "./live.js";
@@ -89,7 +89,7 @@ async function drawHistory(chart) {
   });
   const traces = chart.lines.map((one) => line(one));
   const more = { xaxis: { range: [Math.max(-SPAN_S, Math.min(-SHORTEST_S, x[0])), 0], ticksuffix: " s", hoverformat: ".0f" }, yaxis: { rangemode: "tozero" } };
-  if (chart.log) more.yaxis = { type: "log", dtick: "D2", exponentformat: "none" };
+  if (chart.log) more.yaxis = logarithmic(traces.flatMap((trace) => trace.y));
   if (chart.second) {
     traces.push(line(chart.second, { yaxis: "y2", hovertemplate: "%{y:.0%}", line: { color: colour(chart.second[2]), width: 1.2, dash: "dot" } }));
     more.yaxis2 = { overlaying: "y", side: "right", range: [0, 1.02], tickformat: ".0%", showgrid: false, fixedrange: true, nticks: 3, tickfont: { size: 11, color: colour("muted") } };
