@@ -202,7 +202,7 @@ class Service:
             jail=jail,
             store=store,
             processes=processes,
-            n_audit_failures=lambda: front.gate.audit.n_failures,
+            n_audit_failures=metrics.requests.n_audit_failures,
         )
         metrics.states.look = state.states
         metrics.before_scrape_on_a_thread(state.look)

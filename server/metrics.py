@@ -77,6 +77,8 @@ class Metrics:
             PlatformCollector(registry=self.registry)
         registry = self.registry
         self.requests = RequestCounts() if requests is None else requests
+        #: Counts a line that this process could not put into the audit log.
+        self.audit_failures = self.requests.audit_failures
         registry.register(self.requests)
         self.request_seconds = RequestSeconds()
         registry.register(self.request_seconds)

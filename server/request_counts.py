@@ -1,4 +1,7 @@
-"""Requests by model, version, entry point, status code and reason, whatever process answered them."""
+"""Requests by model, version, entry point, status code and reason, whatever process answered them.
+
+The same tallies hold what else every process counts: lines that the audit log lacks.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ __all__ = ["RequestCounts", "VersionRequests", "WorkerMetrics"]
 
 #: Model and version.
 _Version = tuple[str, str]
+#: What lines that the audit log lacks are counted under; requests have more labels.
+_AUDIT_FAILURES = ("audit_log_failures",)
 
 
 class RequestCounts(Collector):
@@ -28,6 +33,8 @@ class RequestCounts(Collector):
     def __init__(self, own: Tally | None = None, *, others: Callable[[], Iterable[Path]] = tuple) -> None:
         self._own = Tally() if own is None else own
         self._others = others
+        #: Counts a line that this process could not put into the audit log.
+        self.audit_failures = self._own.counter(*_AUDIT_FAILURES)
         #: What had been counted of versions when they were forgotten: tallies only grow.
         self._forgotten: dict[Labels, int] = {}
         #: Versions that are not shown until they are there again.
@@ -73,7 +80,16 @@ class RequestCounts(Collector):
         return [family]
 
     def sums(self) -> Sums[Labels]:
-        """Return all counts, of versions that are gone too."""
+        """Return all counts of requests, of versions that are gone too."""
+        sums = self._all()
+        del sums[_AUDIT_FAILURES]
+        return sums
+
+    def n_audit_failures(self) -> int:
+        """Return how many lines the audit log lacks, of all processes."""
+        return self._all()[_AUDIT_FAILURES]
+
+    def _all(self) -> Sums[Labels]:
         sums: Sums[Labels] = Sums()
         for counts in (self._own.counts(), *map(read_tally, self._others())):
             for labels, n in counts:
@@ -109,6 +125,8 @@ class WorkerMetrics:
 
     def __init__(self, tally: Tally) -> None:
         self._counter = tally.counter
+        #: Counts a line that this process could not put into the audit log.
+        self.audit_failures = tally.counter(*_AUDIT_FAILURES)
         self._versions: dict[tuple[str, int, str], VersionRequests] = {}
 
     def of_version(self, model: str, version: int, entry: str = "predict") -> VersionRequests:

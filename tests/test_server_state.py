@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from server.metrics import Metrics
 from server.processes import ProcessTable
+from server.request_counts import RequestCounts
 from server.rights import AuditLog, AuditRecord
 from server.server_state import ServerState, settings_sha256
 from server.settings import Settings
@@ -151,13 +152,15 @@ def test_settings_have_a_hash_that_tells_nothing_of_tokens() -> None:
 
 
 def test_lines_that_the_audit_log_lacks_are_counted() -> None:
-    log = AuditLog(Path("/dev/full"))
+    counts = RequestCounts()
+    log = AuditLog(Path("/dev/full"), on_failure=counts.audit_failures)
     record = AuditRecord(who="ci", what="PUT", request_id="1", host=None)
     with pytest.raises(OSError, match="No space left"):
         asyncio.run(log.asked(record))
     log.refused(record, "403")
     log.close()
-    assert log.n_failures == 2
+    assert counts.n_audit_failures() == 2
+    assert counts.sums() == {}, "they are no requests"
 
 
 def test_nothing_is_exported_before_there_is_something_to_look_at() -> None:

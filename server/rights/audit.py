@@ -55,19 +55,22 @@ class AuditLog:
         self,
         path: Path | None,
         *,
+        on_failure: Callable[[], object] = lambda: None,
         now_s: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Errors: ValueError if the file can't be opened."""
+        """``on_failure`` is called for each line that can't be written, one at a time, on any thread.
+
+        Errors: ValueError if the file can't be opened.
+        """
         self._path = path
+        self._on_failure = on_failure
         self._now_s = now_s
         self._lock = threading.Lock()
         self._descriptor: int | None = None
         self._is_torn = False
         self._refusing = Rates(clock=clock).rate(b"refused", per_s=_REFUSED_PER_S, burst=_REFUSED_BURST)
         self._n_left_out = 0
-        #: Lines that could not be written.
-        self.n_failures = 0
         if path is not None:
             try:
                 self._descriptor = _open(path)
@@ -138,24 +141,24 @@ class AuditLog:
         return json.dumps({key: value for key, value in told.items() if value is not None}).encode("ascii") + b"\n"
 
     def _write(self, line: bytes, *, lasting: bool) -> None:
-        try:
-            self._append(line, lasting=lasting)
-        except OSError:
-            self.n_failures += 1
-            raise
-
-    def _append(self, line: bytes, *, lasting: bool) -> None:
         with self._lock:
             if self._descriptor is None:
                 return
-            whole = b"\n" + line if self._is_torn else line
-            n_written = os.write(self._descriptor, whole)
-            # The newline alone may have got out: then the next line needs none, and an empty one harms nobody.
-            self._is_torn = n_written < len(whole)
-            if self._is_torn:
-                raise OSError(28, "no room for a whole line")
-            if lasting:
-                os.fsync(self._descriptor)
+            try:
+                self._append(self._descriptor, line, lasting=lasting)
+            except OSError:
+                self._on_failure()
+                raise
+
+    def _append(self, descriptor: int, line: bytes, *, lasting: bool) -> None:
+        whole = b"\n" + line if self._is_torn else line
+        n_written = os.write(descriptor, whole)
+        # The newline alone may have got out: then the next line needs none, and an empty one harms nobody.
+        self._is_torn = n_written < len(whole)
+        if self._is_torn:
+            raise OSError(28, "no room for a whole line")
+        if lasting:
+            os.fsync(descriptor)
 
 
 def _open(path: Path) -> int:

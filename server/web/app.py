@@ -43,7 +43,7 @@ def create_app(
     ``waiting_rows``: what waits at each entry point now.
     Errors: ValueError for tokens that can't be read.
     """
-    gate = Gate(settings, rates=rates)
+    gate = Gate(settings, rates=rates, on_audit_failure=metrics.audit_failures)
     health = Health(catalog, names_models=lambda: not gate.protects_predictions)
     predictor = Predictor(catalog, metrics, max_instances=settings.max_instances, tracing=tracing)
 

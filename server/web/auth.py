@@ -41,16 +41,22 @@ Peer = tuple[str, int] | None
 class Gate:
     """Lets requests pass, or raises. ``rates``: the buckets that processes share; None: there is one process.
 
-    ``wall_clock`` gives Unix time, by which tokens end.
+    ``on_audit_failure`` is called for each line that the audit log lacks; ``wall_clock`` gives Unix time, by which
+    tokens end.
     """
 
     def __init__(
-        self, settings: Settings, *, rates: Rates | None = None, wall_clock: Callable[[], float] = time.time
+        self,
+        settings: Settings,
+        *,
+        rates: Rates | None = None,
+        on_audit_failure: Callable[[], object] = lambda: None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Errors: ValueError with the reason, for tokens or an audit log that can't be used."""
         self._rates = Rates() if rates is None else rates
         #: Where it is written what was done.
-        self.audit = AuditLog(settings.audit_log)
+        self.audit = AuditLog(settings.audit_log, on_failure=on_audit_failure)
         #: Called when what somebody may do has changed: who remembers answers has to forget them.
         self.on_change: list[Callable[[], None]] = []
         self._path: Path | None = None

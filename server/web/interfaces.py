@@ -221,6 +221,10 @@ class ServedDerivative(Protocol):
 class RequestMetrics(Protocol):
     """Where predictions are counted."""
 
+    @property
+    def audit_failures(self) -> Callable[[], object]:
+        """Called for each line that the audit log lacks."""
+
     def of_version(self, model: str, version: int, entry: str = "predict") -> VersionRequests:
         """Return the counters of an entry point of a version that exists."""
 

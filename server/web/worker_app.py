@@ -75,7 +75,7 @@ def create_worker_app(
     rates: Rates | None = None,
 ) -> tuple[Front, WorkerHealth]:
     """Return the ASGI callable of a worker, and what its probes ask."""
-    gate = Gate(settings, rates=rates)
+    gate = Gate(settings, rates=rates, on_audit_failure=metrics.audit_failures)
     health = WorkerHealth(link)
     predictor = Predictor(link.catalog, metrics, max_instances=settings.max_instances, tracing=tracing)
     catalog = link.catalog

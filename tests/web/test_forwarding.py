@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from pydantic import SecretStr
 
 from server.request_counts import RequestCounts, WorkerMetrics
 from server.settings import Settings
@@ -110,6 +111,24 @@ def test_everything_but_predictions_is_answered_as_by_the_engine_itself(tmp_path
             assert got.headers.get("allow") == expected.headers.get("allow")
 
     run(tmp_path, service, test)
+
+
+def test_the_engine_counts_the_lines_that_a_worker_could_not_put_into_the_audit_log(tmp_path: Path) -> None:
+    settings = Settings(token=SecretStr("secret"), protect_predict=True, audit_log=Path("/dev/full"))
+    metrics = WorkerMetrics(Tally(tmp_path / "worker"))
+    link = Link(known={"sum": ScriptedModel("sum", 3)})
+    front, _ = create_worker_app(link, settings, metrics, engine_socket=tmp_path / "http")
+    engine = RequestCounts(others=lambda: [tmp_path / "worker"])
+
+    async def refused() -> int:
+        transport = httpx.ASGITransport(app=front, client=LOCAL)  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            return (await http.post("/v1/models/sum:predict", json={"instances": [1]})).status_code
+
+    for n_refused in (1, 2):
+        assert asyncio.run(refused()) == 401
+        assert engine.n_audit_failures() == n_refused
+    front.gate.audit.close()
 
 
 def test_a_prediction_of_what_serves_is_answered_by_the_worker(tmp_path: Path, service: Service) -> None:
