@@ -25,7 +25,7 @@ IMPORTED_BY_ALL := tensorflow keras numpy
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-ray ray-race kubernetes recipes fuzz fuzz-codecs schemathesis soak chaos attack serve load race bench bench-gpu check lint types rules docs op-page dashboard protos \
+.PHONY: help setup demo test test-long test-ray ray-race kubernetes recipes fuzz fuzz-codecs schemathesis soak chaos kills attack serve load race bench bench-gpu check lint types rules docs op-page dashboard protos \
         invariant screenshots dockerfile compose docker-steps image-here format lock clean
 
 help: ## Show the targets
@@ -70,6 +70,10 @@ soak: setup ## The real server under mixed load for 30 minutes (MINUTES=...): no
 
 chaos: setup ## Kills and faults under load, with an account of every request that was sent
 	@$(BIN)/python -m loadtests.chaos $(ARGS)
+
+kills: setup ## kill -9 at a step of each operation, then a look at what is left: ROUNDS=200 of the store and of a whole server
+	@$(BIN)/python -m tests.store.rounds .cache/kills --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.e2e.killed_rounds --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 attack: setup ## A hundred attempts to get in, out, or in others' way, on a running server; each must be refused or contained
 	@$(BIN)/python -m loadtests.attack $(ARGS)

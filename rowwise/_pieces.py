@@ -7,16 +7,18 @@ over a restart too. Source: tus resumable upload protocol 1.0.0.
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rowwise._calls import Calls
+from rowwise._calls import JSON, Calls
 from rowwise._http import answer_json
 from rowwise._steps import Pause, Send, Steps, Work
 from rowwise.errors import BadAnswer, ConnectionFailed, RowwiseClientError, ServerRefused, TimedOut
 from rowwise.progress import RegistrationView
+from rowwise.values import encode_json
 from rowwise.version_status import Stage
 
 __all__ = ["PIECES_ABOVE_BYTES", "forget_upload", "upload_in_pieces"]
@@ -37,9 +39,12 @@ _PASSING = frozenset({408, 409, 429, 502, 503, 504})
 _TUS = {"Tus-Resumable": "1.0.0"}
 
 
-def upload_in_pieces(calls: Calls, archive: Path, *, digest: str, view: RegistrationView) -> Steps[str]:
-    """Upload a file, and return the server's name of the upload, to be registered.
+def upload_in_pieces(
+    calls: Calls, archive: Path, *, model: str, spec: Mapping[str, Any], digest: str, view: RegistrationView
+) -> Steps[str]:
+    """Upload a file, and return the server's name of the upload, to be registered as ``model``.
 
+    The server is told first what it is to be, so that it refuses before anything is sent what it would refuse then.
     Errors: ServerRefused, and what was last in the way when nothing came through any more.
     """
     length = archive.stat().st_size
@@ -47,8 +52,10 @@ def upload_in_pieces(calls: Calls, archive: Path, *, digest: str, view: Registra
     begin = Send(
         method="POST",
         path="/v1/uploads",
+        content=encode_json({"model": model, "spec": spec}),
         headers={
             **_TUS,
+            **JSON,
             "Upload-Length": str(length),
             "Upload-Metadata": f"filename {name}",
             "Repr-Digest": digest,

@@ -95,7 +95,9 @@ class Registering:
             return (yield from self._put(name, files=parts))
 
     def _put_pieces(self, name: str, submission: Submission, digest: str, view: RegistrationView) -> Steps[Any]:
-        upload = yield from upload_in_pieces(self._calls, submission.archive, digest=digest, view=view)
+        upload = yield from upload_in_pieces(
+            self._calls, submission.archive, model=name, spec=submission.spec, digest=digest, view=view
+        )
         try:
             content = encode_json({"upload": upload, "spec": submission.spec})
             return (yield from self._put(name, content=content))

@@ -16,7 +16,7 @@ from typing import Any
 
 from server.background import Background
 from server.batching import Draining
-from server.build import Builder, ImportSource, Source
+from server.build import ArchiveSource, Builder, ImportSource, Source
 from server.building import Building
 from server.catalog_options import BuildObserver, CatalogOptions
 from server.catalog_view import CatalogView
@@ -162,6 +162,15 @@ class Catalog(CatalogView):
             if name not in known or (self._store.active(name) is None and not is_at_rest):
                 self._missing[name] = "it is being built"
                 self._background.start(self._register_expected(name, target))
+
+    async def check_new(self, name: str, *, n_bytes: int) -> None:
+        """Raise what ``register`` would for an archive of ``n_bytes``, as far as that is known before it has come.
+
+        Errors: InvalidName; QuotaExceeded; StoreUnwritable; Draining; JailIncomplete.
+        """
+        self._refuse_if_draining()
+        await self._building.check(ArchiveSource(Path(), ""))
+        self._store.check_new(name, n_bytes=n_bytes)
 
     async def register(
         self, name: str, spec: ModelSpec, source: Source, *, intake: Intake = NO_INTAKE

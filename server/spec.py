@@ -14,6 +14,13 @@ __all__ = ["MODEL_NAME", "DerivativeSpec", "InputSpec", "ModelSpec"]
 MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 _Rows = Annotated[int, Field(ge=1, le=65_536)]
+#: TensorFlow's names, other names for them too. That a model can be served with it is for the builder to say.
+_DTYPES = frozenset({
+    "bool", "string", "float16", "float32", "float64", "bfloat16", "half", "float", "double", "complex64", "complex128",
+    "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8", "uint16", "uint32", "uint64",
+    "qint8", "qint16", "qint32", "quint8", "quint16", "float4_e2m1fn", "float8_e5m2", "float8_e5m2fnuz",
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "resource", "variant",
+})  # fmt: skip
 
 
 class _Strict(BaseModel):
@@ -31,6 +38,13 @@ class InputSpec(_Strict):
     length_input: str | None = None
     #: Padded lengths to compile; None lets the builder choose.
     lengths: tuple[Annotated[int, Field(ge=1)], ...] | None = None
+
+    @field_validator("dtype")
+    @classmethod
+    def _dtype_is_one(cls, value: str) -> str:
+        if value not in _DTYPES:
+            raise ValueError(f"{value[:60]!r} is no dtype; use a name such as float32, int64, bool or string")
+        return value
 
     @model_validator(mode="after")
     def _variable_dimension_is_declared(self) -> InputSpec:

@@ -23,7 +23,7 @@ from loadtests import workload
 from loadtests.attack import archives, control, graphs, leaks, requests, sources, tenancy  # noqa: F401 - they add cases
 from loadtests.attack.case import Case, Harm, cases
 from loadtests.attack.target import Secrets, Target
-from loadtests.attack.watch import Bystander, Seen
+from loadtests.attack.watch import Bystander, Span, Stretch, slowdowns
 from loadtests.contenders import Server, rowwise_command
 from loadtests.driver import percentile
 from loadtests.ports import free_port
@@ -31,8 +31,9 @@ from loadtests.terminal import terminal
 
 __all__ = ["Met", "carry_out"]
 
-#: Seconds of quiet at the start, and between attacks.
-_QUIET_S, _REST_S = 10.0, 0.5
+#: Seconds of attacks, at the least, after which it is quiet for as long, at the most for the longest; and those after
+#: an attack that are neither.
+_STRETCH_S, _LONGEST_QUIET_S, _REST_S = 2.0, 6.0, 0.3
 _BUILD_TIMEOUT_S = 60
 _P99_LIMIT = 1.2
 
@@ -115,16 +116,36 @@ def _target(directory: Path, stack: ExitStack) -> Target:
     )
 
 
-def _slower(seen: Seen, quiet: list[tuple[float, float]], attacked: list[tuple[float, float]]) -> tuple[float, float]:
-    """Return the bystander's p99 in quiet, and the median over the attacks of the p99 in each, milliseconds."""
-    each = sorted(value for span in attacked if (value := seen.p99_ms([span])) == value)
-    return seen.p99_ms(quiet), percentile(each, 0.5) if each else float("nan")
+class Turns:
+    """Attacks and quiet in turn. ``stretches`` are those that are over."""
+
+    def __init__(self) -> None:
+        self.stretches: list[Stretch] = []
+        self._attacked: list[Span] = []
+        self._before = _span(_STRETCH_S)
+
+    def attacked(self, began_s: float, *, is_last: bool) -> None:
+        """Note an attack that is over now, and be quiet if that makes a stretch."""
+        self._attacked.append((began_s, time.monotonic()))
+        time.sleep(_REST_S)
+        took_s = sum(end - begin for begin, end in self._attacked)
+        if took_s >= _STRETCH_S or is_last:
+            after = _span(min(max(took_s, _STRETCH_S), _LONGEST_QUIET_S))
+            self.stretches.append(Stretch(tuple(self._attacked), self._before, after))
+            self._attacked, self._before = [], after
+
+
+def _span(seconds: float) -> Span:
+    began_s = time.monotonic()
+    time.sleep(seconds)
+    return began_s, time.monotonic()
 
 
 def _command(
     only: Annotated[str, typer.Option(help="Attacks whose area or name matches this regular expression.")] = "",
     p99_limit: Annotated[
-        float, typer.Option(help="How many times its p99 in quiet a bystander's may be, in the median attack.")
+        float,
+        typer.Option(help="How many times its p99 in quiet a bystander's may be, in the median stretch of attacks."),
     ] = _P99_LIMIT,
     output: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("reports/attack"),
 ) -> None:
@@ -141,8 +162,6 @@ def _command(
         TimeElapsedColumn(),
     )
     met: list[Met] = []
-    quiet: list[tuple[float, float]] = []
-    attacked: list[tuple[float, float]] = []
     with (
         tempfile.TemporaryDirectory(prefix="rowwise-attack-") as name,
         ExitStack() as stack,
@@ -155,23 +174,25 @@ def _command(
         target = _target(directory, stack)
         right = workload.make("digits", directory)
         with Bystander(target.url, target.caller, right) as bystander:
-            began_s = time.monotonic()
-            time.sleep(_QUIET_S)
-            quiet.append((began_s, time.monotonic()))
+            turns = Turns()
             for case in chosen:
                 progress.update(task, description=case.name)
                 began_s = time.monotonic()
                 met.append(carry_out(case, target))
-                attacked.append((began_s, time.monotonic()))
+                turns.attacked(began_s, is_last=case is chosen[-1])
                 if met[-1].harm:
                     progress.console.print(f"{case.area}: {case.name}: {met[-1].harm}", style="red", markup=False)
-                time.sleep(_REST_S)
                 progress.advance(task)
-    before_ms, during_ms = _slower(bystander.seen, quiet, attacked)
+    seen, stretches = bystander.seen, turns.stretches
+    times = slowdowns(seen, stretches)
+    slower = percentile(times, 0.5)
+    quiet_ms = percentile(sorted(seen.p99_ms((each.before, each.after)) for each in stretches), 0.5)
+    # What the same comparison gives where nobody attacks.
+    noise = sorted(seen.p99_ms([each.after]) / seen.p99_ms([each.before]) for each in stretches)
     faults = [f"{each.area}: {each.name}: {each.harm}" for each in met if each.harm]
     faults += [f"a bystander: {fault}" for fault in bystander.seen.faults[:5]]
-    if not during_ms <= p99_limit * before_ms:
-        faults.append(f"a bystander's p99 was {during_ms:.1f} ms in the median attack, {before_ms:.1f} ms in quiet")
+    if not slower <= p99_limit:
+        faults.append(f"a bystander's p99 was {slower:.2f} times that in quiet, in the median stretch of attacks")
     table = Table(title="How each attack was met", title_justify="left")
     for column in ("area", "attack", "how it was met", "s"):
         table.add_column(column, justify="right" if column == "s" else "left", overflow="fold")
@@ -181,17 +202,23 @@ def _command(
         )
     console.print(table)
     console.print(
-        f"{len(met)} attacks, {len(faults)} faults. A bystander got {len(bystander.seen.answers):,} answers, "
-        f"{len(bystander.seen.faults)} of them wrong; p99 {before_ms:.1f} ms in quiet, {during_ms:.1f} ms in the "
-        f"median attack ({during_ms / before_ms:.2f} times)"
+        f"{len(met)} attacks, {len(faults)} faults. A bystander got {len(seen.answers):,} answers, {len(seen.faults)} "
+        f"of them wrong. Its p99 was {quiet_ms:.1f} ms in quiet, and {slower:.2f} times that in the median of "
+        f"{len(stretches)} stretches of attacks (quartiles {_quartiles(times)}; quiet against quiet "
+        f"{_quartiles(noise)})"
     )
     for fault in faults:
         console.print(fault, style="red", markup=False)
     output.mkdir(parents=True, exist_ok=True)
-    report = {"faults": faults, "p99_ms": {"quiet": before_ms, "attacked": during_ms}, "met": list(map(asdict, met))}
+    p99 = {"quiet_ms": quiet_ms, "times": times, "times_of_quiet": noise}
+    report = {"faults": faults, "p99": p99, "met": list(map(asdict, met))}
     (output / "report.json").write_text(json.dumps(report, indent=1))
     console.print(f"Written: {output / 'report.json'}")
     raise typer.Exit(1 if faults else 0)
+
+
+def _quartiles(values: list[float]) -> str:
+    return f"{percentile(values, 0.25):.2f} to {percentile(values, 0.75):.2f}"
 
 
 if __name__ == "__main__":

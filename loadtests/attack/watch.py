@@ -1,9 +1,17 @@
-"""Somebody who uses the server meanwhile: are they answered, rightly, and as soon as before?"""
+"""Somebody who uses the server meanwhile: are they answered, rightly, and as soon as without attacks?
+
+Attacks and quiet take turns, and each stretch of attacks is compared with the quiet right before and after it: what
+else goes on on the machine, and drifts, is in both. A p99 is that of pieces of equally many answers, their median: one
+odd moment in a long stretch is not the whole of it, and short stretches are not measured by other means than long ones.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection as Pipe
@@ -15,10 +23,15 @@ from loadtests.connection import Connection
 from loadtests.driver import percentile
 from loadtests.workload import load
 
-__all__ = ["Bystander", "Seen"]
+__all__ = ["Bystander", "Seen", "Span", "Stretch", "slowdowns"]
+
+#: Seconds by the monotonic clock, from and to.
+Span = tuple[float, float]
 
 _PAUSE_S = 0.002
 _PATIENCE_S = 30.0
+#: Answers of which a p99 is taken: the third slowest of them.
+_PIECE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +41,32 @@ class Seen:
     answers: tuple[tuple[float, float], ...]
     faults: tuple[str, ...]
 
-    def p99_ms(self, spans: list[tuple[float, float]]) -> float:
-        """Return the 99th percentile of what began in one of the spans of time, milliseconds."""
-        took = sorted(took_s for at_s, took_s in self.answers if any(begin <= at_s < end for begin, end in spans))
-        return percentile(took, 0.99) * 1e3 if took else float("nan")
+    def p99_ms(self, spans: Sequence[Span]) -> float:
+        """Return the 99th percentile of what began in the spans, milliseconds: the median of that of its pieces.
+
+        It is infinite where nothing was answered.
+        """
+        took = [took_s for at_s, took_s in self.answers if any(begin <= at_s < end for begin, end in spans)]
+        if not took:
+            return math.inf
+        n_pieces = max(1, len(took) // _PIECE)
+        bounds = [len(took) * number // n_pieces for number in range(n_pieces + 1)]
+        of_pieces = sorted(percentile(sorted(took[start:stop]), 0.99) for start, stop in itertools.pairwise(bounds))
+        return percentile(of_pieces, 0.5) * 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Attacks one after the other, and the quiet before and after them."""
+
+    attacked: tuple[Span, ...]
+    before: Span
+    after: Span
+
+
+def slowdowns(seen: Seen, stretches: Sequence[Stretch]) -> list[float]:
+    """Return how many times its p99 in quiet a bystander's was in each stretch of attacks, ascending."""
+    return sorted(seen.p99_ms(each.attacked) / seen.p99_ms((each.before, each.after)) for each in stretches)
 
 
 class Bystander:

@@ -242,13 +242,7 @@ def _declaration(function: Any, spec: ModelSpec, *, owner: Any, examples: Sequen
     inputs: dict[str, tf.TensorSpec] = {}
     lengths = {}
     for name, value in spec.inputs.items():
-        try:
-            dtype = tf.as_dtype(value.dtype)
-        except TypeError:
-            raise SourceRefused(
-                f"input {name!r}: {value.dtype!r} is no dtype; use a name such as float32, int64, bool or string"
-            ) from None
-        inputs[name] = tf.TensorSpec(value.shape, dtype)
+        inputs[name] = tf.TensorSpec(value.shape, tf.as_dtype(value.dtype))
         if value.max is not None:
             lengths[name] = Length(max=value.max, buckets=value.lengths, length_input=value.length_input)
     return Declaration(

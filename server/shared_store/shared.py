@@ -130,6 +130,12 @@ class SharedStore(Documents, InDirectory, Closing):
 
     # What changes.
 
+    def check_new(self, name: str, *, n_bytes: int) -> None:
+        """Raise what ``create_version`` would for an archive of so many bytes, by what was read of the bucket last."""
+        check_name(name)
+        self.quotas.check_new_version(name, self._models.get(name) or ModelIndex())
+        self.quotas.check_bytes(name, self._models, contents=None, more=n_bytes)
+
     def create_version(
         self,
         name: str,

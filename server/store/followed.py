@@ -117,6 +117,10 @@ class FollowedStore(StoreView, Closing):
 
     # What would change it.
 
+    def check_new(self, name: str, *, n_bytes: int) -> None:  # noqa: ARG002
+        """Refuse."""
+        self._refuse()
+
     def create_version(
         self,
         name: str,  # noqa: ARG002

@@ -41,6 +41,16 @@ class GrowingStore(PointedStore):
         self._blobs = Blobs(layout.blobs, disk)
         self.quotas = quotas
 
+    def check_new(self, name: str, *, n_bytes: int) -> None:
+        """Raise what ``create_version`` would for an archive of ``n_bytes``, as far as that is known before.
+
+        Errors: InvalidName; QuotaExceeded; StoreUnwritable.
+        """
+        check_name(name)
+        self._lock.check_writable()
+        self.quotas.check_new_version(name, self._models.get(name) or ModelIndex())
+        self.quotas.check_bytes(name, self._models, contents=None, more=n_bytes)
+
     def create_version(
         self,
         name: str,

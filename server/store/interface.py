@@ -98,6 +98,9 @@ class ModelStore(Protocol):
     def is_mine(self, name: str, version: int) -> bool:
         """Return whether it is for this server to build a version, and to let it serve when it is built."""
 
+    def check_new(self, name: str, *, n_bytes: int) -> None:
+        """Raise what ``create_version`` would for an archive of so many bytes, as far as that is known before."""
+
     # What takes time.
 
     def create_version(

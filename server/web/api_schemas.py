@@ -91,6 +91,10 @@ SCHEMAS: Json = {
         **_object("upload", upload={**_TEXT, "description": "Where the upload is"}, spec=_ref("ModelSpec")),
         "description": "Options may stand under 'spec', or beside 'upload'",
     },
+    "Announcement": {
+        **_object("model", model={**_TEXT, "description": "Its name"}, spec=_ref("ModelSpec")),
+        "description": "What an upload is to be registered as: what would refuse that refuses it before it is sent",
+    },
     "SourceText": {
         **_object(
             "source",
@@ -122,6 +126,7 @@ BODIES: dict[tuple[str, str], Json] = {
             },
         },
     },
+    ("post", "/v1/uploads"): _json_body(_ref("Announcement"), required=False),
     ("patch", "/v1/uploads/{upload}"): {
         "required": True,
         "content": {"application/offset+octet-stream": {"schema": _OCTETS}},

@@ -61,7 +61,7 @@ def create_application(
     app.add_middleware(Auditing, audit=gate.audit)
     app.include_router(health_router(health, metrics))
     app.include_router(management_router(catalog, settings, metrics, uploads))
-    app.include_router(uploads_router(uploads))
+    app.include_router(uploads_router(catalog, settings, uploads))
     if batches is not None:
         app.include_router(debug_router(batches))
         if settings().console:

@@ -11,7 +11,7 @@ from server.web.bodies import Message, Receive, Send
 from server.web.errors import AuditUnwritable
 from server.web.front import App, Scope
 
-__all__ = ["Auditing", "ask", "audited", "note_version"]
+__all__ = ["Auditing", "ask", "audited", "note_model", "note_version"]
 
 #: Key in the scope of what is being done, once it is known.
 _RECORD = "rowwise.audit_record"
@@ -50,6 +50,12 @@ def note_version(scope: MutableMapping[str, Any], version: int) -> None:
     """Say which version a request was found to be about."""
     if (record := scope.get(_RECORD)) is not None:
         record.version = version
+
+
+def note_model(scope: MutableMapping[str, Any], model: str) -> None:
+    """Say which model a request was found to be about."""
+    if (record := scope.get(_RECORD)) is not None:
+        record.model = model
 
 
 @asynccontextmanager

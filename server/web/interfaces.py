@@ -264,6 +264,9 @@ class Catalog(ServingCatalog, Protocol):
     def serving(self) -> Sequence[ServingVersion]:
         """Return every version that serves."""
 
+    async def check_new(self, name: str, *, n_bytes: int) -> None:
+        """Raise what ``register`` would for an archive of so many bytes, as far as that is known before it comes."""
+
     async def register(
         self, name: str, spec: ModelSpec, source: Source, *, intake: Intake = NO_INTAKE
     ) -> VersionRecord:

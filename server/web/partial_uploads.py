@@ -9,9 +9,11 @@ bounded.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import json
 import logging
+import os
 import re
 import secrets
 import time
@@ -67,15 +69,23 @@ class PartialUploads:
         #: Those that are being written to or read.
         self._busy: set[str] = set()
 
-    def begin(self, length: int, *, filename: str, sha256: str | None) -> PartialUpload:
-        """Begin an upload of ``length`` bytes. Errors: BodyTooLarge; UploadConflict; StoreUnwritable."""
+    def check_room(self, length: int) -> None:
+        """Errors: those of ``begin`` for an upload of ``length`` bytes."""
         most = self._max_bytes()
         if length > most:
             raise BodyTooLarge(f"the upload of {length} bytes", limit_bytes=most, setting="max_archive_bytes")
         self.remove_abandoned()
-        uploads = [self._facts(upload_id) for upload_id in self._ids()]
-        if len(uploads) >= _MAX_UPLOADS or sum(each["length"] for each in uploads) + length > 4 * most:
+        uploads = [self.look_up(upload_id) for upload_id in self._ids()]
+        if len(uploads) >= _MAX_UPLOADS or sum(each.length for each in uploads) + length > 4 * most:
             raise UploadConflict(f"{len(uploads)} uploads are unfinished, no more are taken: finish or delete one")
+        to_come = sum(each.length - each.offset for each in uploads)
+        space = os.statvfs(next(path for path in (self._directory, *self._directory.parents) if path.exists()))
+        if to_come + length > space.f_bavail * space.f_frsize:
+            raise unwritable("the upload", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+    def begin(self, length: int, *, filename: str, sha256: str | None) -> PartialUpload:
+        """Begin an upload of ``length`` bytes. Errors: BodyTooLarge; UploadConflict; StoreUnwritable."""
+        self.check_room(length)
         upload_id = secrets.token_urlsafe(16)
         facts = {"length": length, "filename": filename, "sha256": sha256}
         try:

@@ -12,11 +12,12 @@ from server.build.source import ImportSource, TextSource
 from server.protocol.errors import MalformedRequest
 from server.protocol.json_examples import json_kind, parse_json
 from server.settings import Settings
-from server.spec import ModelSpec
+from server.spec import MODEL_NAME, ModelSpec
+from server.store.errors import InvalidName
 from server.web.errors import ImportNotAllowed, RegistrationRefused, SourceNotEnabled
 from server.web.source_text import function_name, source_text, weights_bytes
 
-__all__ = ["UploadedArchive", "read_registration", "read_spec"]
+__all__ = ["UploadedArchive", "read_announcement", "read_registration", "read_spec"]
 
 _IMPORT_PATH = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):[A-Za-z_]\w*", re.ASCII)
 #: How many faults of a specification are told at once.
@@ -26,6 +27,25 @@ _SHOWN_FAULTS = 5
 def read_spec(text: bytes) -> ModelSpec:
     """Read the part ``spec``. Errors: RegistrationRefused."""
     return _validated(_parsed(text, "spec"))
+
+
+def read_announcement(body: bytes) -> str:
+    """Read what an upload is to be registered as, and return the model's name: ``{"model": ..., "spec": {...}}``.
+
+    The specification may be left out. Errors: RegistrationRefused; InvalidName.
+    """
+    message = _parsed(body, "the body")
+    if not isinstance(message, dict):
+        raise RegistrationRefused(f"the body must be a JSON object, got {json_kind(message)}")
+    if unknown := sorted(message.keys() - {"model", "spec"}):
+        raise RegistrationRefused(f"the body may hold 'model' and 'spec', got {unknown[0][:60]!r} besides")
+    model = message.get("model")
+    if not isinstance(model, str):
+        raise RegistrationRefused(f"'model' must be the name to register the upload under, got {json_kind(model)}")
+    if not MODEL_NAME.fullmatch(model):
+        raise InvalidName(model)
+    _validated(message.get("spec", {}))
+    return model
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def test_buckets_are_powers_of_two_up_to_the_largest_batch_or_as_asked(
         ({"INPUTS": [tf.TensorSpec([], tf.int32)]}, {}, "own inputs: expected a dict"),
         ({"SPEC": "fast"}, {"inputs": X}, "own options: expected a dict"),
         ({"SPEC": {"bucket": [1]}}, {"inputs": X}, "bucket"),
-        ({}, {"inputs": {"x": {"dtype": "float23", "shape": []}}}, "input 'x': 'float23' is no dtype"),
+        ({"INPUTS": {"x": {"dtype": "float23", "shape": []}}}, {}, "'float23' is no dtype"),
         ({"examples": lambda: 1 / 0}, {"inputs": X}, r"examples\(\) failed: ZeroDivisionError"),
         ({"examples": lambda name: []}, {"inputs": X}, r"examples\(\) failed: TypeError"),
     ],
@@ -131,6 +131,13 @@ def test_buckets_are_powers_of_two_up_to_the_largest_batch_or_as_asked(
 def test_wrong_declaration_is_refused_with_a_sentence(own: dict[str, Any], spec: dict[str, Any], message: str) -> None:
     with pytest.raises(SourceRefused, match=message):
         declare(module(**own), **spec)
+
+
+def test_a_specification_takes_every_dtype_that_tensorflow_has() -> None:
+    ours = {name for name in dir(tf.dtypes) if isinstance(getattr(tf.dtypes, name), tf.DType)}
+    for name in sorted(ours | {"half", "double", "float"}):
+        inputs = {"x": {"dtype": name, "shape": []}}
+        assert declare(module(), inputs=inputs).inputs["x"].dtype == tf.as_dtype(name)
 
 
 @pytest.fixture

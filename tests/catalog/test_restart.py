@@ -179,6 +179,34 @@ def test_version_that_was_built_and_not_switched_in_serves_after_the_restart(ser
     server.run(third)
 
 
+def test_a_server_is_ready_as_soon_as_what_was_active_answers_whatever_else_waits_for_its_first_switch(
+    server: Server, tmp_path: Path
+) -> None:
+    async def first(world: World) -> None:
+        await world.register("m:times1")
+        await world.register("m:times2")
+        await world.register("m:times3", name="new", activate=False)
+        # As if the server had ended before version 2, and the first one of another model, were switched to.
+        world.store.activate("model", 1)
+
+    async def second(world: World) -> None:
+        # What has never answered nobody waits for.
+        assert world.catalog.readiness() == ["model 'model': version 1 is being loaded"]
+        with pytest.raises(ModelNotReady) as raised:
+            world.catalog.resolve("new")
+        assert not isinstance(raised.value, VersionNotLoaded), "it will answer"
+        await world.settle(lambda: not world.catalog.readiness())
+        assert await world.predict(5.0) in {5.0, 10.0}
+        await world.settle(lambda: world.state(2) is State.AVAILABLE and world.state(1, "new") is State.AVAILABLE)
+        assert (await world.predict(5.0), await world.predict(5.0, name="new")) == (10.0, 15.0)
+
+    server.run(first)
+    for version in ("model/2", "new/1"):
+        record = tmp_path / "store" / "models" / version / "record.json"
+        record.write_text(record.read_text().replace('"awaits_switch": false', '"awaits_switch": true'))
+    server.run(second)
+
+
 def test_garbled_specification_is_said_and_the_others_serve(server: Server, tmp_path: Path) -> None:
     async def first(world: World) -> None:
         await world.register("m:times1")

@@ -158,9 +158,23 @@ def test_what_another_attempt_does_not_help_is_raised_at_once(line: Line, archiv
     assert line.methods() == ["POST", "PATCH", "DELETE"]
 
 
-def test_what_is_refused_when_it_is_registered_leaves_no_upload(line: Line, archive: Path) -> None:
+def test_a_wrong_specification_is_refused_before_any_of_the_archive_is_sent(line: Line, archive: Path) -> None:
     with pytest.raises(rowwise.InvalidRequest, match="max_batch"):
         register(line, archive, max_batch=0)
+    assert line.methods() == ["POST"]
+
+
+def test_a_server_that_does_not_look_at_what_an_upload_is_to_be_refuses_it_when_it_is_registered(
+    line: Line, archive: Path
+) -> None:
+    def of_an_earlier_release(request: httpx.Request) -> httpx.Response:
+        del request.headers["content-type"]
+        return line.deliver(request)
+
+    line.faults = {"POST": [of_an_earlier_release]}
+    with pytest.raises(rowwise.InvalidRequest, match="max_batch"):
+        register(line, archive, max_batch=0)
+    assert line.methods() == ["POST", *["PATCH"] * PIECES, "PUT", "DELETE"]
     assert list((line.service.upload_dir / "partial").iterdir()) == []
 
 

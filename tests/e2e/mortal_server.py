@@ -1,13 +1,15 @@
 """``rowwise``, whole, but that it can be killed before a step of its store, and that it copies what it would build.
 
 ``python tests/e2e/mortal_server.py CONTROL ARTIFACTS serve ...``: while the file CONTROL holds a number, each durable
-step takes one off it, and the step that finds 0 is not done: the process kills itself (SIGKILL). ``CONTROL.steps`` gets
-a line for each of those steps. A version of ``m:NAME`` is a copy of ``ARTIFACTS/NAME``.
+step takes one off it, and the step that finds 0 is not done: the process kills itself (SIGKILL). With a regular
+expression after the number, it begins with the first step that matches. ``CONTROL.steps`` gets a line for each of those
+steps. A version of ``m:NAME`` is a copy of ``ARTIFACTS/NAME``.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import sys
@@ -33,14 +35,16 @@ class KilledBefore:
     def __call__(self, step: str) -> None:
         with self._lock:
             try:
-                left = int(self._control.read_text())
+                left, _, first = self._control.read_text().partition(" ")
             except FileNotFoundError:
+                return
+            if first and not re.fullmatch(first, step):
                 return
             with self._steps.open("a") as file:
                 file.write(f"{step}\n")
-            if left == 0:
+            if int(left) == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
-            self._control.write_text(str(left - 1))
+            self._control.write_text(str(int(left) - 1))
 
 
 def copying(artifacts: Path, fault: KilledBefore) -> Callable[..., object]:

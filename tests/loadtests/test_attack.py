@@ -14,7 +14,7 @@ import pytest
 from loadtests.attack.__main__ import carry_out
 from loadtests.attack.case import Case, Harm, cases
 from loadtests.attack.target import Secrets, Target, archive_of
-from loadtests.attack.watch import Seen
+from loadtests.attack.watch import Seen, Stretch, slowdowns
 
 
 @pytest.fixture
@@ -67,7 +67,29 @@ def test_a_bystander_s_p99_is_that_of_the_spans_asked_for() -> None:
     seen = Seen(tuple((float(at), 1.0 if at < 100 else 2.0) for at in range(200)), ())
     assert seen.p99_ms([(0.0, 100.0)]) == 1e3
     assert seen.p99_ms([(0.0, 10.0), (100.0, 200.0)]) == 2e3
-    assert math.isnan(seen.p99_ms([(300.0, 400.0)]))
+    assert math.isinf(seen.p99_ms([(300.0, 400.0)]))
+
+
+def test_one_odd_moment_of_many_is_not_a_bystander_s_p99_but_a_slow_tail_is() -> None:
+    def took(at: int) -> float:
+        if 400 <= at < 500:
+            return 9.0  # a moment in which the machine did something else
+        return 2.0 if at % 50 == 0 else 1.0
+
+    seen = Seen(tuple((float(at), took(at)) for at in range(2_000)), ())
+    assert seen.p99_ms([(0.0, 2_000.0)]) == 2e3
+
+
+@pytest.mark.parametrize("harm", [1.0, 1.5])
+def test_what_drifts_on_the_machine_is_no_slowdown_and_what_attacks_cost_is(harm: float) -> None:
+    """A machine that gets three times as slow while it is measured; attacks take every second 300 answers."""
+    machine = [1.0 + 2.0 * at / 6_000 for at in range(6_000)]
+    seen = Seen(tuple((float(at), slow * (harm if at // 300 % 2 else 1.0)) for at, slow in enumerate(machine)), ())
+    spans = [(float(at), float(at + 300)) for at in range(0, 6_000, 300)]
+    stretches = [Stretch((spans[n],), spans[n - 1], spans[n + 1]) for n in range(1, len(spans) - 1, 2)]
+    found = slowdowns(seen, stretches)
+    assert found == sorted(found)
+    assert found[len(found) // 2] == pytest.approx(harm, rel=0.02)
 
 
 def test_an_archive_holds_its_files() -> None:

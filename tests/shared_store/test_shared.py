@@ -354,6 +354,10 @@ def test_quotas_hold_for_what_all_have_together(opening: Opening) -> None:
     build(one, "a", "2")
     with pytest.raises(QuotaExceeded, match="max_versions"):
         two.create_version("a", SPEC)
+    two.refresh()
+    with pytest.raises(QuotaExceeded, match="max_versions"):
+        two.check_new("a", n_bytes=0)
+    two.check_new("b", n_bytes=0)
 
 
 def test_an_object_that_is_no_document_is_damage(opening: Opening, bucket: Bucket) -> None:

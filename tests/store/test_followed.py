@@ -39,6 +39,7 @@ def test_nothing_can_be_changed_and_it_is_said_where_it_can(store: Store, root: 
         assert followed.is_read_only
         assert not followed.is_mine("a", 1)
         for change in (
+            lambda: followed.check_new("a", n_bytes=0),
             lambda: followed.create_version("a", {}),
             lambda: followed.activate("a", 1),
             lambda: followed.deactivate("a"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from server.store import Conflict, InvalidLabel, QuotaExceeded, State, Store, VersionNotFound
+from server.store import Conflict, InvalidLabel, InvalidName, QuotaExceeded, State, Store, VersionNotFound
 from server.store.activation import MAX_HISTORY, Activation, rollback_target
 from server.store.index import MAX_LABELS
 from server.store.quotas import Quotas
@@ -183,6 +183,22 @@ def test_bytes_are_refused_when_the_artifact_is_written_and_shared_files_count_o
     store.quotas = Quotas(max_store_bytes=contents.n_bytes)
     with pytest.raises(QuotaExceeded, match=r"the store would have \d+ bytes, of \d+ that it may \(max_store_bytes\)"):
         store.create_version("c", SPEC)
+
+
+def test_what_would_be_refused_is_known_before_it_comes(store: Store) -> None:
+    build(store, "a", "one")
+    store.check_new("a", n_bytes=10**12)
+    store.quotas = Quotas(max_versions=1)
+    with pytest.raises(QuotaExceeded, match="max_versions"):
+        store.check_new("a", n_bytes=0)
+    store.check_new("b", n_bytes=0)
+    with pytest.raises(InvalidName):
+        store.check_new("../b", n_bytes=0)
+    store.quotas = Quotas(max_store_bytes=store.bytes_on_disk() + 1_000)
+    store.check_new("b", n_bytes=999)
+    with pytest.raises(QuotaExceeded, match="max_store_bytes"):
+        store.check_new("b", n_bytes=1_000)
+    assert store.models() == ["a"]
 
 
 def test_an_upload_counts_before_it_is_built(root: Path) -> None:

@@ -188,6 +188,8 @@ class ScriptedCatalog:
         self.records: dict[tuple[str, int], VersionRecord] = {}
         self.registered: list[tuple[str, ModelSpec, Source]] = []
         self.uploads: list[bytes] = []
+        #: Names and bytes of what was asked about before it came.
+        self.announced: list[tuple[str, int]] = []
         self.builds_end_as = VersionRecord(model="", version=0, state=State.AVAILABLE, active=True)
         self.activated: list[tuple[int, str]] = []
         self.set_labels: dict[str, int] = {}
@@ -225,6 +227,11 @@ class ScriptedCatalog:
         if self.is_draining:
             raise Draining
         return self.served[name, record.version]
+
+    async def check_new(self, name: str, *, n_bytes: int) -> None:
+        self.announced.append((name, n_bytes))
+        if self.register_error is not None:
+            raise self.register_error
 
     async def register(
         self, name: str, spec: ModelSpec, source: Source, *, intake: Intake = NO_INTAKE

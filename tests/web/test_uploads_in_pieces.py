@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
+from server.store.errors import QuotaExceeded, StoreFull
 from server.web.digests import read_digest
 from server.web.errors import BodyTooLarge, ClientGone, RegistrationRefused, UploadConflict, UploadNotFound
 from server.web.partial_uploads import PartialUpload, PartialUploads
+from tests.web.rights import bearer, entry
 from tests.web.scripted import Service
 
 ARCHIVE = bytes(range(256)) * 40
@@ -62,6 +66,81 @@ def test_pieces_become_a_version(service: Service) -> None:
     assert status["archive_sha256"] == hashlib.sha256(ARCHIVE).hexdigest()
     assert service.request("HEAD", place).status_code == 404
     assert list((service.upload_dir / "partial").iterdir()) == []
+
+
+def announce(service: Service, said: Any, length: int = len(ARCHIVE), **options: Any) -> httpx.Response:
+    headers = {"upload-length": str(length), **options.pop("headers", {})}
+    return service.request("POST", "/v1/uploads", headers=headers, json=said, **options)
+
+
+def test_what_an_upload_is_to_be_is_checked_before_any_of_it_is_sent(service: Service) -> None:
+    assert announce(service, {"model": "digits", "spec": {"max_batch": 4}}).status_code == 201
+    assert announce(service, {"model": "digits"}).status_code == 201
+    assert service.catalog.announced == [("digits", len(ARCHIVE))] * 2
+    for said, word in (
+        ({"model": "../x"}, "model name"),
+        ({"model": "digits", "spec": {"max_batch": 0}}, "spec.max_batch"),
+        ({"model": "digits", "spec": {"inputs": {"x": {"dtype": "complex7", "shape": []}}}}, "spec.inputs"),
+        ({"model": "digits", "buckets": [1]}, "'buckets'"),
+        ({"spec": {}}, "'model'"),
+        ([], "JSON object"),
+    ):
+        refused = announce(service, said)
+        assert refused.status_code == 400, said
+        assert word in refused.json()["error"]
+    service.catalog.register_error = QuotaExceeded("model 'digits' has 3 versions")
+    assert announce(service, {"model": "digits"}).status_code == 507
+    assert announce(service, {"model": "digits"}, length=2**40).status_code == 413
+    assert len(list((service.upload_dir / "partial").glob("*.json"))) == 2, "nothing is begun that was refused"
+
+
+def test_a_tus_client_that_says_nothing_of_a_model_begins_as_ever(service: Service) -> None:
+    headers = {"upload-length": "3", "content-type": "application/offset+octet-stream"}
+    answer = service.request("POST", "/v1/uploads", headers=headers, content=b"abc")
+    assert (answer.status_code, answer.headers["upload-offset"]) == (201, "0")
+    assert service.catalog.announced == []
+
+
+def test_who_may_not_register_a_model_begins_no_upload_for_it(tmp_path: Path) -> None:
+    (tmp_path / "uploads").mkdir()
+    tokens = (entry("ci", "manage", models=("ranker-*",)),)
+    service = Service(tmp_path / "uploads", tokens=tokens, audit_log=tmp_path / "audit")
+    answers = [announce(service, {"model": name}, headers=bearer("ci")).status_code for name in ("ranker-2", "digits")]
+    assert answers == [201, 403]
+    lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    assert [(each.get("model"), each["result"]) for each in lines if each["event"] == "answered"] == [
+        ("ranker-2", "201"),
+        ("digits", "403"),
+    ]
+    service.app.gate.audit.close()
+
+
+def test_a_form_that_would_be_refused_is_refused_before_its_archive_is_read(service: Service) -> None:
+    service.catalog.register_error = QuotaExceeded("model 'digits' has 3 versions")
+    n_read = 0
+
+    async def body() -> AsyncIterator[bytes]:
+        nonlocal n_read
+        n_read += 1
+        yield b"--b"
+
+    kind = "multipart/form-data; boundary=b"
+    answer = service.request("PUT", "/v1/models/digits", content=body(), headers={"content-type": kind})
+    assert (answer.status_code, n_read) == (507, 0)
+
+
+def test_an_upload_that_the_disk_has_no_room_for_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uploads = PartialUploads(tmp_path / "partial", max_bytes=lambda: 2**20)
+    # Room for 1,000 bytes in all.
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=10, f_frsize=100))
+    with pytest.raises(StoreFull, match="No space left"):
+        uploads.begin(1_001, filename="m.zip", sha256=None)
+    begun = uploads.begin(600, filename="m.zip", sha256=None)
+    with pytest.raises(StoreFull):
+        uploads.begin(500, filename="m.zip", sha256=None)
+    # What has come of one is on the disk, which knows of it.
+    asyncio.run(uploads.append(begun.id, 0, pieces(b"a" * 400)))
+    uploads.begin(500, filename="m.zip", sha256=None)
 
 
 def test_an_upload_goes_on_where_it_is_and_nowhere_else(service: Service) -> None:
