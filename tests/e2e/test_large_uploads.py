@@ -62,6 +62,7 @@ def test_an_archive_of_500_mb_takes_no_memory(server: ServerProcess, way: str) -
             assert client.patch(begun.headers["location"], content=archive(), headers=piece).status_code == 204
             answer = client.put("/v1/models/large", json={"upload": begun.headers["location"]})
         extra_bytes = memory.extra_bytes
+        print(f"{way}: {extra_bytes / _MIB:.1f} MiB more at the most")
         assert answer.status_code == 202, answer.text
         assert extra_bytes <= _EXTRA_BYTES, f"{extra_bytes / _MIB:.1f} MiB more at the most"
         client.delete("/v1/models/large")

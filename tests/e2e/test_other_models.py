@@ -65,6 +65,17 @@ def test_a_keras_model_that_was_loaded_is_registered(
     check(server.url, "mine", rows, model(rows).numpy(), input_name="image")
 
 
+@pytest.mark.long
+def test_what_keras_exported_is_registered(server: ServerProcess, tmp_path: Path) -> None:
+    model, rows = small_network(), drawn(5, 8, 8, 1)
+    model.export(str(tmp_path / "exported"), verbose=False)
+    with Client(server.url) as client:
+        client.register("from-export", tmp_path / "exported", buckets=(1, 4))
+        signatures = client.metadata("from-export")["metadata"]["signature_def"]["signature_def"]
+    (given,) = signatures["serving_default"]["inputs"]
+    check(server.url, "from-export", rows, model(rows).numpy(), input_name=given)
+
+
 def words_of_a_hub(directory: Path) -> Any:
     """As text embeddings on TensorFlow Hub are: a vocabulary file, a table, a mean over the words of each text."""
 
