@@ -18,7 +18,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from os import fsync
 from pathlib import Path
@@ -75,7 +75,7 @@ class PartialUploads:
         if length > most:
             raise BodyTooLarge(f"the upload of {length} bytes", limit_bytes=most, setting="max_archive_bytes")
         self.remove_abandoned()
-        uploads = [self.look_up(upload_id) for upload_id in self._ids()]
+        uploads = list(self._all())
         if len(uploads) >= _MAX_UPLOADS or sum(each.length for each in uploads) + length > 4 * most:
             raise UploadConflict(f"{len(uploads)} uploads are unfinished, no more are taken: finish or delete one")
         to_come = sum(each.length - each.offset for each in uploads)
@@ -202,8 +202,10 @@ class PartialUploads:
             raise unwritable("the upload", error) from error
         return bytearray()
 
-    def _ids(self) -> list[str]:
-        return [path.stem for path in self._directory.glob("*.json") if _ID.fullmatch(path.stem)]
+    def _all(self) -> Iterator[PartialUpload]:
+        for path in self._directory.glob("*.json"):
+            with suppress(UploadNotFound):  # it is damaged
+                yield self.look_up(path.stem)
 
     def _facts(self, upload_id: str) -> dict[str, Any]:
         if not _ID.fullmatch(upload_id):

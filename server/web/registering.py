@@ -64,9 +64,10 @@ class Registering:
                     limit_bytes=settings.max_archive_bytes,
                     setting="max_archive_bytes",
                 )
-            # What will be refused whatever comes is refused before it comes.
-            n_bytes = max(0, (length_bytes or 0) - _FORM_ALLOWANCE_BYTES)
-            await self._catalog.check_new(model, n_bytes=n_bytes)
+            if key is None or self._repeats.earlier(model, key) is None:
+                # What will be refused whatever comes is refused before it comes.
+                n_bytes = max(0, (length_bytes or 0) - _FORM_ALLOWANCE_BYTES)
+                await self._catalog.check_new(model, n_bytes=n_bytes)
             upload = await receive_upload(
                 body_chunks(request.receive, stall_s=STALL_S),
                 content_type=content_type,

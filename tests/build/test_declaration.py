@@ -206,7 +206,7 @@ def test_saved_models_signature_declares_its_own_types(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({}, "largest size as 'max'"),
+        ({"batch_dimension": False}, "largest size as 'max'"),
         ({"signature": "other"}, "no signature 'other'; it has serving_default"),
         ({"inputs": {"z": {"dtype": "float32", "shape": [2]}}}, "declares the inputs.*'z'.*takes.*'x'"),
         ({"inputs": {"x": {"dtype": "int32", "shape": [5, 2]}}}, "input 'x': the spec says int32"),

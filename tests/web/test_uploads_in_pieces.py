@@ -129,6 +129,20 @@ def test_a_form_that_would_be_refused_is_refused_before_its_archive_is_read(serv
     assert (answer.status_code, n_read) == (507, 0)
 
 
+def test_what_was_registered_already_is_told_again_where_no_more_would_be_taken(service: Service) -> None:
+    assert register(service, **{"idempotency-key": "k"}).json()["version"] == 1
+    service.catalog.register_error = QuotaExceeded("model 'digits' has 1 version")
+    assert register(service, **{"idempotency-key": "k"}).json()["version"] == 1
+    assert register(service, **{"idempotency-key": "another"}).status_code == 507
+
+
+def test_a_damaged_upload_keeps_nobody_from_beginning_another(service: Service) -> None:
+    place = begin(service)
+    (service.upload_dir / "partial" / f"{place.rpartition('/')[2]}.part").unlink()
+    (service.upload_dir / "partial" / "x.json").write_text("{")
+    begin(service)
+
+
 def test_an_upload_that_the_disk_has_no_room_for_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uploads = PartialUploads(tmp_path / "partial", max_bytes=lambda: 2**20)
     # Room for 1,000 bytes in all.
