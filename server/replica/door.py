@@ -1,10 +1,12 @@
 """The first that a request meets in a process of Ray Serve: an ASGI middleware, the same in proxies and in replicas.
 
-In a replica that is asked directly (Ray Serve behind HAProxy), it answers what is Rowwise's there and then. Ray would
-make a request context, two tasks and a log line of each request, which takes several times what answering it does.
+In a replica that is asked directly (Ray Serve behind HAProxy), it answers what is Rowwise's there and then, as far as
+the ``lane`` has not. Ray would make a request context, two tasks and a log line of each request, which takes several
+times what answering it does.
 
 In a proxy, it says what Ray says of a replica that was lost as everything else is said here: 503 with Retry-After, and
-JSON, in place of 500 and text. Only requests that were on their way to that replica end so.
+JSON, in place of 500 and text. Only requests that were on their way to that replica end so. What other applications on
+the cluster answer is left alone.
 
 Ray Serve takes it by ``RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=server.replica.door:doors``.
 """
@@ -13,21 +15,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from server.replica.lane import open_lane
 from server.replica.present import present
 from server.web.bodies import Message, Receive, Send
 from server.web.front import App, Scope, send_reply
 from server.web.request_headers import PredictHeaders, RequestIds
 from server.web.status import JSON, Reply, error_body
 
-__all__ = ["Door", "doors"]
+__all__ = ["Door", "doors", "middlewares"]
 
 #: What is Ray's own: ``/-/healthz`` and ``/-/routes``.
 _RAYS = "/-/"
-_LOST = Reply(
-    503,
-    error_body("the replica that had the request was lost, or none is there: send it again"),
-    (JSON, (b"retry-after", b"1")),
-)
+_LATER = (JSON, (b"retry-after", b"1"))
+_LOST = Reply(503, error_body("the replica that had the request was lost: send it again"), _LATER)
+#: How Ray's error begins where a replica's process was lost, or can't be reached (RayActorError).
+_LOST_ACTOR = b"The actor"
 
 
 class Door:
@@ -64,32 +66,63 @@ def _with_one_id(send: Send) -> Send:
 
 
 class _SaysLost:
-    """A ``send`` that replaces Ray's answer for a lost replica."""
+    """A ``send`` that says Ray's own failures as ours are said. Ray answers with one message of text."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
         self._request_id = request_id
-        self._is_replaced = False
+        #: The start of an answer that may be Ray's, until its body shows it.
+        self._held: Message | None = None
 
     async def __call__(self, message: Message) -> None:
         """Send a message, or what stands for it."""
-        if message["type"] == "http.response.start" and _is_rays_failure(message):
-            self._is_replaced = True
-            await send_reply(self._send, _LOST, self._request_id)
-        elif not self._is_replaced:
-            await self._send(message)
+        if message["type"] == "http.response.start" and _is_failure_in_text(message):
+            self._held = message
+            return
+        held, self._held = self._held, None
+        reply = None if held is None else _instead(held["status"], message.get("body", b""))
+        if reply is not None:
+            await send_reply(self._send, reply, self._request_id)
+            return
+        if held is not None:
+            await self._send(held)
+        await self._send(message)
 
 
-def _is_rays_failure(message: Message) -> bool:
-    """Return whether it begins an error of Ray's: ours are JSON."""
-    if message["status"] not in (500, 503):
-        return False
-    kinds = [value for name, value in message.get("headers", ()) if name.lower() == b"content-type"]
-    return not any(kind.startswith(b"application/json") for kind in kinds)
+def _is_failure_in_text(start: Message) -> bool:
+    """Return whether an answer may be an error of Ray's: ours are JSON."""
+    kinds = [value for name, value in start.get("headers", ()) if name.lower() == b"content-type"]
+    return start["status"] in (500, 503) and any(kind.startswith(b"text/plain") for kind in kinds)
+
+
+def _instead(status: int, text: bytes) -> Reply | None:
+    """Return what is said in place of a failure; None: it is another application's, and stays as it is."""
+    if status == 503:
+        return Reply(503, error_body(text.decode(errors="replace") or "no replica is there"), _LATER)
+    return _LOST if text.startswith(_LOST_ACTOR) else None
 
 
 def doors() -> list[Any]:
-    """Return what Ray Serve is to wrap its applications in."""
+    """Return what Ray Serve is to wrap its applications in, in the process that asks."""
+    from ray import serve
+    from ray.serve.exceptions import RayServeException
+
+    try:
+        serve.get_replica_context()
+    except RayServeException:
+        return middlewares(is_replica=False)
+    return middlewares(is_replica=True)
+
+
+def middlewares(*, is_replica: bool) -> list[Any]:
+    """Return the door for a proxy, or for a replica of ours, which gets the lane as well.
+
+    A replica of another application gets nothing: what it answers is its own.
+    """
     from starlette.middleware import Middleware
 
+    if is_replica:
+        if present.server is None:
+            return []
+        open_lane()
     return [Middleware(Door)]

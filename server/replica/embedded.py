@@ -24,7 +24,7 @@ from server.replica.present import present
 from server.settings import Settings
 from server.thread_pools import keep_pools_apart
 from server.web.bodies import Receive, Send
-from server.web.front import Scope, send_reply
+from server.web.front import Front, Scope, send_reply
 from server.web.request_headers import PredictHeaders, RequestIds
 from server.web.status import stopped_reply
 from server.xla_cache import keep_executables
@@ -77,6 +77,11 @@ class EmbeddedServer:
     def is_here(self) -> bool:
         """True while it answers on the event loop that runs now."""
         return self._service is not None and asyncio.get_running_loop() is self._loop
+
+    @property
+    def front(self) -> Front | None:
+        """What answers in it, for protocols that answer predictions themselves; None where it does not serve."""
+        return None if self._service is None else self._service.front
 
     @property
     def n_rows(self) -> int:

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from starlette.middleware import Middleware
+from uvicorn.config import HTTP_PROTOCOLS
 
-from server.replica.door import Door, doors
+from server.replica.door import Door, middlewares
 from server.replica.present import present
 
 
@@ -40,8 +42,7 @@ class Rays:
         # One is of the answer, the other of Ray's middleware, which is within the door.
         headers = [(b"content-type", content_type), (b"x-request-id", b"mine"), (b"X-Request-ID", b"mine")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body[:2], "more_body": True})
-        await send({"type": "http.response.body", "body": body[2:]})
+        await send({"type": "http.response.body", "body": body})
 
 
 @pytest.fixture
@@ -97,13 +98,24 @@ async def _ignored(message: dict[str, Any]) -> None:
     pass
 
 
-@pytest.mark.parametrize("status", [500, 503])
-def test_a_lost_replica_is_503_with_retry_after_in_json_and_the_callers_id(status: int) -> None:
-    said, headers, body = ask(Door(Rays(status)), "/v1/models/m:predict", request_id=b"mine")
+LOST = b"The actor died unexpectedly before finishing this task.\n\tclass_name: ServeReplica:rowwise:rowwise"
+
+
+@pytest.mark.parametrize(("status", "text"), [(500, LOST), (503, b"Request dropped due to backpressure")])
+def test_a_lost_replica_is_503_with_retry_after_in_json_and_the_callers_id(status: int, text: bytes) -> None:
+    rays = Rays(status, b"text/plain; charset=utf-8", text)
+    said, headers, body = ask(Door(rays), "/v1/models/m:predict", request_id=b"mine")
     assert (said, headers[b"retry-after"], headers[b"x-request-id"]) == (503, b"1", b"mine")
     assert headers[b"content-type"] == b"application/json"
-    assert "replica" in json.loads(body)["error"]
+    assert ("replica" if status == 500 else "backpressure") in json.loads(body)["error"]
     assert int(headers[b"content-length"]) == len(body)
+
+
+@pytest.mark.parametrize("content_type", [b"text/plain", b"text/html"])
+def test_an_error_of_another_application_is_left_as_it_is(content_type: bytes) -> None:
+    said, headers, body = ask(Door(Rays(500, content_type, b"division by zero")), "/theirs")
+    assert (said, headers[b"content-type"], body) == (500, content_type, b"division by zero")
+    assert b"retry-after" not in headers
 
 
 def test_our_own_errors_are_left_as_they_are() -> None:
@@ -120,9 +132,26 @@ def test_other_answers_of_rays_are_left_as_they_are() -> None:
     assert ask(Door(Rays(404)), "/elsewhere")[::2] == (404, b"Ray's")
 
 
-def test_ray_is_given_middlewares_of_starlettes_kind() -> None:
-    from starlette.middleware import Middleware
+@pytest.fixture
+def protocols() -> Iterator[dict[str, str]]:
+    before = dict(HTTP_PROTOCOLS)
+    yield HTTP_PROTOCOLS
+    HTTP_PROTOCOLS.update(before)
 
-    (middleware,) = doors()
-    assert isinstance(middleware, Middleware)
-    assert middleware.cls is Door
+
+def test_a_proxy_and_a_replica_of_ours_have_the_door_and_the_replica_the_lane(
+    embedded: Embedded, protocols: dict[str, str]
+) -> None:
+    before = dict(protocols)
+    for is_replica in (False, True):
+        assert protocols == before
+        (middleware,) = middlewares(is_replica=is_replica)
+        assert isinstance(middleware, Middleware)
+        assert middleware.cls is Door
+    assert protocols == {**before, "auto": "server.replica.lane:connection"}
+
+
+def test_a_replica_of_another_application_is_left_alone(protocols: dict[str, str]) -> None:
+    before = dict(protocols)
+    assert middlewares(is_replica=True) == []
+    assert protocols == before
