@@ -3,8 +3,8 @@
 Behind HAProxy each replica listens itself: Ray starts uvicorn there, and leaves it to uvicorn which protocol class to
 take. uvicorn looks that up by name, and in a replica's process the name leads here. A plain prediction is then read,
 answered together with those of its tick, and written by the same code as in a server with a port of its own; whatever
-else comes goes on through uvicorn to the ``Door``, and where it is Ray's, to Ray. Against ASGI in the same place that
-took 0.4 of the processor time a request.
+else comes goes on through uvicorn to the ``Door``, and where it is Ray's, to Ray. With a scripted model a request took
+0.36 of the processor time that it takes by ASGI in the same place (64 callers; medians of two runs in turn).
 """
 
 from __future__ import annotations

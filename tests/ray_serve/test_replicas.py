@@ -89,19 +89,24 @@ def right_more(ledger: Ledger, n: int) -> Callable[[], bool]:
     return lambda: ledger.ends[End.RIGHT] >= before + n
 
 
-def test_answers_are_those_of_the_function_alone(served: Served, tmp_path: Path) -> None:
-    workload = load(make("digits", tmp_path))
+def wrong_digits(url: str, directory: Path) -> list[str]:
+    """Ask for every digit of the data set once, and return what is not the function's own answer."""
+    workload = load(make("digits", directory))
+    n = len(workload.bodies)
+    assert n == 1_797
 
     def ask(index: int) -> str:
-        answer = client.post(served.url + workload.path, content=workload.bodies[index])
+        answer = client.post(url + workload.path, content=workload.bodies[index])
         is_right = answer.status_code == 200 and workload.accepts(index, answer.content)
         return "" if is_right else f"request {index}: {answer.status_code} {answer.text[:300]}"
 
-    n = len(workload.bodies)
-    assert n == 1_797
     # A client that goes by "Connection: close": HAProxy says it when its replicas have changed.
     with httpx.Client(timeout=60) as client, ThreadPoolExecutor(N_CALLERS) as callers:
-        assert [said for said in callers.map(ask, range(n)) if said] == []
+        return [said for said in callers.map(ask, range(n)) if said]
+
+
+def test_answers_are_those_of_the_function_alone(served: Served, tmp_path: Path) -> None:
+    assert wrong_digits(served.url, tmp_path) == []
 
 
 def test_the_whole_interface_is_there(served: Served) -> None:
@@ -166,12 +171,13 @@ def restarted(served: Served, killed: list[int]) -> bool:
     return not replicas.keys() & set(killed) and sum(replicas.values()) >= LEAST
 
 
-def test_replicas_come_with_the_rows_and_go_without_them(served: Served) -> None:
+def test_replicas_come_with_the_rows_and_go_without_them(served: Served, tmp_path: Path) -> None:
     until(lambda: served.n_started() == LEAST, "as many as must be", timeout_s=_START_S)
     ledger = Ledger()
     with Callers(served.url, ledger, lambda n: question(n, "vector", "tripled", "negated"), n=64):
         until(lambda: served.n_started() == MOST, "as many as may be", timeout_s=_START_S)
         until(right_more(ledger, 500), "answers by all")
+        assert wrong_digits(served.url, tmp_path) == []
     until(lambda: served.n_started() == LEAST, "as many as must be", timeout_s=_START_S)
     # Whoever went had answered what it had.
     assert ledger.difference() == 0
