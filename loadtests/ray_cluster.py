@@ -24,6 +24,14 @@ _START_S = 240.0
 _STOP_S = 60.0
 #: Starting is tried again: Ray's own patience with its processes is 15 s, which a busy machine exceeds.
 _TRIES = 3
+#: Ray takes processes for dead that are late by seconds, as all are on a machine with more to do than cores.
+_PATIENCE = {
+    "RAY_agent_register_timeout_ms": "120000",
+    "RAY_health_check_timeout_ms": "60000",
+    "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "60",
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
+    "RAY_SERVE_HAPROXY_STARTUP_TIMEOUT_S": "120",
+}
 
 
 class RayCluster:
@@ -52,6 +60,9 @@ class RayCluster:
             "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(ports[7]),
             "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": str(ports[8]),
             "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "2",
+            # An interpreter for each core, ahead of need, is what a small machine has no time for.
+            "RAY_prestart_worker_first_driver": "0",
+            **_PATIENCE,
         }
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -109,17 +120,23 @@ def ray_application(
     ``ready`` is a path that then answers 200.
     """
     path = directory / f"{name}.log"
-    with path.open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, *command],
-            cwd=_ROOT,
-            env=dict(cluster.environment),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
+    for left in reversed(range(_TRIES)):
+        with path.open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, *command],
+                cwd=_ROOT,
+                env=dict(cluster.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            said = _await_text(process, path, "answers on ")
+            break
+        except RuntimeError:
+            if not left:
+                raise
     try:
-        said = _await_text(process, path, "answers on ")
         url = said.partition("answers on ")[2].split()[0]
         until(lambda: _is_ready(url + ready), f"{name} at {url}", timeout_s=_START_S)
         yield url
