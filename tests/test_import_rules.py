@@ -123,7 +123,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "server.tls": {"server.settings"},
     # Ray is imported by what builds its application alone, when it does.
-    "server.replica": {"pydantic", "ray", "starlette", "server"},
+    "server.replica": {"pydantic", "ray", "starlette", "uvicorn", "server"},
     "server.supervise.child": {"server.engine_process", "server.http_worker", "server.supervise"},
     "server.web.tracing": {"opentelemetry", "server"},
     "server.web.http2": {"hpack", "server.web.http2"},
