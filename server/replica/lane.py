@@ -38,7 +38,7 @@ def connection(**options: Any) -> asyncio.Protocol:
     embedded = present.server
     front = None if embedded is None or not embedded.is_here else embedded.front
     if front is None or options["config"].root_path:
-        return AutoHTTPProtocol(**options)  # type: ignore[call-arg]
+        return AutoHTTPProtocol(**options)
     return ReplicaLane(front=front, **options)
 
 
