@@ -29,9 +29,9 @@ from loadtests.ports import free_port
 from loadtests.processes import tree_cpu_s
 from loadtests.terminal import terminal
 
-__all__ = ["Measured", "read_h2load"]
+__all__ = ["METHOD", "Measured", "framed", "load", "read_h2load"]
 
-_METHOD = "/inference.GRPCInferenceService/ModelInfer"
+METHOD = "/inference.GRPCInferenceService/ModelInfer"
 #: A frame of gRPC: not compressed, four bytes of length.
 _PREFIX_BYTES = 5
 #: Starts the race's Triton as its own program does, but for HTTP, with gRPC.
@@ -91,13 +91,21 @@ def _body(example: np.ndarray[Any, Any], path: Path) -> None:
     value = message.inputs.add(name="x", datatype="FP32")
     value.shape.extend([1, *example.shape])
     message.raw_input_contents.append(example.tobytes())
-    encoded = message.SerializeToString()
-    path.write_bytes(b"\0" + len(encoded).to_bytes(4) + encoded)
+    path.write_bytes(framed(message.SerializeToString()))
 
 
-def _load(port: int, body: Path, *, callers: int, secs: int, core: int | None) -> Measured:
+def framed(message: bytes) -> bytes:
+    """Return a message as gRPC sends it."""
+    return b"\0" + len(message).to_bytes(4) + message
+
+
+def load(port: int, body: Path, *, callers: int, secs: int, core: int | None, method: str = METHOD) -> Measured:
+    """Let h2load call a server of gRPC on this machine with one message, framed, for some seconds.
+
+    Errors: CalledProcessError; ValueError.
+    """
     command = ["h2load", "-t", "1", "-c", str(callers), "-m", "1", "-D", str(secs), "-d", str(body)]
-    command += ["-H", "content-type: application/grpc", "-H", "te: trailers", f"http://127.0.0.1:{port}{_METHOD}"]
+    command += ["-H", "content-type: application/grpc", "-H", "te: trailers", f"http://127.0.0.1:{port}{method}"]
     with pinned(core):
         ended = subprocess.run(command, capture_output=True, text=True, check=True)
     return read_h2load(ended.stdout)
@@ -178,9 +186,9 @@ def _measured(
     for _ in range(repeats):
         for n in map(int, callers.split(",")):
             for name, (pid, port) in contenders.items():
-                _load(port, body, callers=n, secs=1, core=cores.driver)
+                load(port, body, callers=n, secs=1, core=cores.driver)
                 began = tree_cpu_s(pid)
-                measured = _load(port, body, callers=n, secs=secs, core=cores.driver)
+                measured = load(port, body, callers=n, secs=secs, core=cores.driver)
                 if measured.n_failed:
                     raise SystemExit(f"{name}: {measured.n_failed} calls failed on {model} at {n} callers")
                 sizes.setdefault(name, set()).add(measured.n_body_bytes / measured.n_calls)

@@ -30,6 +30,9 @@ class OipFormat:
 
     __slots__ = ("n_json",)
 
+    #: By an eighth.
+    prefers_one = True
+
     def __init__(self, n_json: int | None) -> None:
         self.n_json = n_json
 
@@ -45,9 +48,10 @@ class OipFormat:
 
     @staticmethod
     def decode_many(
-        bodies: Sequence[bytes], n_jsons: Sequence[int | None], asked: Asked, *, max_instances: int
+        bodies: Sequence[bytes], formats: Sequence[OipFormat], asked: Asked, *, max_instances: int
     ) -> ReadTogether:
         """Read the bodies of several inference requests to one version, each with its own ``n_json``."""
+        n_jsons = [each.n_json for each in formats]
         return _codec_of(asked).decode_many(bodies, n_jsons, max_instances=max_instances)
 
 

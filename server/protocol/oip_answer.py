@@ -18,6 +18,7 @@ import orjson
 from server.protocol.dtypes import numpy_dtype
 from server.protocol.oip_datatypes import datatype_of
 from server.protocol.oip_plan import PlannedOutput
+from server.protocol.row_octets import has_rows_of_one_size, row_octets
 from server.protocol.rows import JSON, Array, Column, Encoded, Headers, LongBody
 from server.protocol.tensor_rows import stacked
 from server.protocol.tfs_encode import float_tokens, json_strings
@@ -62,9 +63,7 @@ class AnswerWriter:
             for wanted, tensor in zip(outputs, self._tensors, strict=True)
         )
         #: True: all answers of a batch can be cut out of it.
-        self._is_joined = all(
-            tensor.is_fixed and tensor.dtype != STRING and 0 not in tensor.shape for tensor in self._tensors
-        )
+        self._is_joined = all(map(has_rows_of_one_size, self._tensors))
         #: By the number of rows, the text before, between and after the values where it is the same for every answer,
         #: and what ``frame`` returns.
         self._constants: dict[int, list[bytes]] = {}
@@ -118,15 +117,13 @@ class AnswerWriter:
         octets: list[tuple[memoryview, int]] = []
         for wanted, tensor in zip(self._outputs, self._tensors, strict=True):
             column = outputs[wanted.index]
-            dtype = numpy_dtype(tensor.dtype)
-            if isinstance(column, list) or column.dtype != dtype or not column.flags.c_contiguous:
+            values = row_octets(column, tensor)
+            if values is None:
                 return None
-            flat = column.reshape(len(column), -1)
             if wanted.is_binary:
-                # By way of uint8: a buffer has no name for bfloat16.
-                octets.append((flat.reshape(-1).view(np.uint8).data, flat.shape[1] * dtype.itemsize))
+                octets.append(values)
                 continue
-            texts = cells(flat, n_rows)
+            texts = cells(column.reshape(len(column), -1), n_rows)  # type: ignore[union-attr]
             if texts is None:
                 return None
             written.append(texts)

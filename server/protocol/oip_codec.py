@@ -16,10 +16,11 @@ from server.protocol.oip_plan import Plan, plan_request
 from server.protocol.oip_raw import plan_raw
 from server.protocol.oip_request import exact_request
 from server.protocol.oip_values import JsonSource, ValueReader
+from server.protocol.row_octets import has_rows_of_one_size
 from server.protocol.rows import Array, Column, Encoded, Octets, Rows
 from server.protocol.seeds import fresh_seeds
 from server.protocol.wire import Asked, ReadTogether
-from server.signature import STRING, TensorSignature
+from server.signature import TensorSignature
 
 __all__ = ["InferCall", "OipCodec"]
 
@@ -77,9 +78,7 @@ class Prepared:
         #: The shape of one row of each input, of those that are fixed.
         self.shapes = [tuple(dim for dim in tensor.shape if isinstance(dim, int)) for tensor in tensors]
         #: True: every input was sent, and all of its rows are alike.
-        self.is_joined = len(plan.inputs) == len(tensors) and all(
-            tensor.is_fixed and tensor.dtype != STRING and 0 not in tensor.shape for tensor in tensors
-        )
+        self.is_joined = len(plan.inputs) == len(tensors) and all(map(has_rows_of_one_size, tensors))
         #: True: the values of the only input are the only column as they are.
         self._is_plain = len(self._tensors) == 1 and self._tensors[0].is_fixed and not plan.is_single
 

@@ -132,6 +132,8 @@ class TfsJson:
 
     #: All of a body is JSON.
     n_json: int | None = None
+    #: By an eighth.
+    prefers_one = True
 
     @staticmethod
     def n_parsed(body: Octets, _asked: Asked) -> int:
@@ -145,7 +147,7 @@ class TfsJson:
 
     @staticmethod
     def decode_many(
-        bodies: Sequence[bytes], _n_jsons: Sequence[int | None], asked: Asked, *, max_instances: int
+        bodies: Sequence[bytes], _formats: Sequence[TfsJson], asked: Asked, *, max_instances: int
     ) -> ReadTogether:
         """Read the bodies of several predictions of one model."""
         return codec_for(asked.signature).decode_many(bodies, max_instances=max_instances)

@@ -32,7 +32,7 @@ from server.protocol.proto_wire import (
 from server.protocol.rows import Array
 from server.protocol.tfs_dtypes import DATA_TYPES, data_type_numbers
 
-__all__ = ["read_tensor_proto", "tensor_proto_head", "write_values"]
+__all__ = ["read_tensor_proto", "tensor_proto_head", "values_head", "write_values"]
 
 #: For each dtype the field of its values, and the dtype that the field has.
 _VALUES = {
@@ -161,10 +161,16 @@ def tensor_proto_head(dtype: str, shape: tuple[int, ...]) -> bytes:
 
 def write_values(array: Array, dtype: str) -> list[Piece]:
     """Return the field of a TensorProto that holds an output's elements. Shapes: any."""
-    number, _ = _VALUES[dtype]
     if dtype == "string":
+        number, _ = _VALUES[dtype]
         return [piece for value in array.reshape(-1).tolist() for piece in (head(number, len(value)), value)]
     if dtype in ("float16", "bfloat16"):
         array = np.ascontiguousarray(array).view(np.uint16)
     packed = binary(array) if dtype in ("float32", "float64") else write_varints(array)
-    return [head(number, len(packed)), packed] if len(packed) else []
+    return [values_head(dtype, len(packed)), packed] if len(packed) else []
+
+
+def values_head(dtype: str, n_bytes: int) -> bytes:
+    """Return what stands before the ``n_bytes`` bytes of a TensorProto's packed values."""
+    number, _ = _VALUES[dtype]
+    return head(number, n_bytes)

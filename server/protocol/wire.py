@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from server.protocol.rows import Column, Encoded, Octets, Rows
 from server.signature import ModelSignature
@@ -115,12 +115,17 @@ class BodyFormat(WireFormat, Protocol):
 
     @property
     def n_json(self) -> int | None:
-        """How many bytes of a body are JSON; None: all."""
+        """How many bytes of a body are JSON; None: it does not say, and all may have to be looked at."""
+
+    @property
+    def prefers_one(self) -> bool:
+        """True: one body costs more in the way that is made for many than in the way that is made for one."""
 
     def decode_many(
-        self, bodies: Sequence[bytes], n_jsons: Sequence[int | None], asked: Asked, *, max_instances: int
+        self, bodies: Sequence[bytes], formats: Sequence[Any], asked: Asked, *, max_instances: int
     ) -> ReadTogether:
-        """Read the bodies of several requests of one path at once, each with its ``n_json``, as far as that works.
+        """Read the bodies of several requests of one path at once, as far as that works.
 
+        ``formats`` are theirs, of this one's class, and may differ in what stands beside a body.
         Together at most ``SHARED_PARSER_MAX_BYTES``, or one body. Nothing is said of what is wrong with any.
         """

@@ -131,6 +131,8 @@ class Front:
         #: For the hot lane: plain predictions of one tick, and what they look like.
         self.gathering = Gathering(predictor)
         self.known_heads = KnownHeads()
+        #: Another one each time when what was decided by settings or rights may have changed.
+        self.n_changes = 0
         self.good_heads = GoodHeads()
 
     def change(self, settings: Settings) -> None:
@@ -146,6 +148,7 @@ class Front:
 
     def _forget(self) -> None:
         """Remember nothing of what was decided by settings or rights that may have changed."""
+        self.n_changes += 1
         self.known_heads.forget()
         self._hot_paths.clear()
 

@@ -5,15 +5,16 @@ the other, each request finds the processor's caches full of what the last step 
 one body takes three times as long there as in a row of 32. So what arrives in one tick of the event loop waits for the
 tick's end, and then takes each step as a row. Nobody waits for anybody who has not come yet.
 
-What is gathered are predictions that carry nothing of their own (see ``known_heads``). Each is an item of its own to
-the core, which knows nothing of this: it is cancelled, refused, and isolated alone. As soon as anything about one is
-unusual, it goes the way of all others, which finds out what to say.
+What is gathered are predictions that carry nothing of their own (see ``known_heads`` and ``rpc.plain_heads``). Each is
+an item of its own to the core, which knows nothing of this: it is cancelled, refused, and isolated alone. As soon as
+anything about one is unusual, it goes the way of all others, which finds out what to say.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -23,11 +24,11 @@ from typing import TypeAlias
 from server.errors import RowwiseError
 from server.protocol import AnswerForm, Column, ManyRequests
 from server.request_counts import VersionRequests
-from server.web.hot_request import HotRequest
+from server.web.gathered_request import GatheredRequest
 from server.web.interfaces import Answer, ServedModel
 from server.web.paths import VerbPath
-from server.web.predict import Predictor
-from server.web.status import CLIENT_GONE, GONE, Reply, error_reply, internal_error_reply
+from server.web.predict import Predictor, count_gone
+from server.web.status import Reply, error_reply, internal_error_reply
 
 __all__ = ["Gathering"]
 
@@ -43,7 +44,7 @@ _SAME_SHARE = 0.01
 _SAME_S = 0.02
 
 #: Whose rows ran, who takes them, where they are among which outputs, and how long they waited.
-_Done: TypeAlias = "tuple[HotRequest, _Together, Sequence[Column], int, int, float]"
+_Done: TypeAlias = "tuple[GatheredRequest, _Together, Sequence[Column], int, int, float]"
 
 
 class Gathering:
@@ -51,12 +52,12 @@ class Gathering:
 
     def __init__(self, predictor: Predictor) -> None:
         self._predictor = predictor
-        self._arrived: list[HotRequest] = []
+        self._arrived: list[GatheredRequest] = []
         self._arrived_s = 0.0
         self._done: list[_Done] = []
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def add(self, hot: HotRequest) -> None:
+    def add(self, hot: GatheredRequest) -> None:
         """Take a request whose body has come whole."""
         if not self._arrived:
             self._arrived_s = time.monotonic()
@@ -77,25 +78,27 @@ class Gathering:
     def _start(self) -> None:
         arrived, self._arrived = self._arrived, []
         # A path that was seen before is the same object each time.
-        alike: dict[tuple[int, float | None, int], list[HotRequest]] = {}
+        alike: dict[tuple[int, int | None, int], list[GatheredRequest]] = {}
         for hot in arrived:
-            alike.setdefault((id(hot.path), hot.timeout_s, self._waited(hot)), []).append(hot)
+            timeout_s = hot.timeout_s
+            patience = None if timeout_s is None else _patience(timeout_s)
+            alike.setdefault((id(hot.path), patience, self._waited(hot)), []).append(hot)
         for hots in alike.values():
             for part in _parts(hots):
                 self._start_safely(hots[0].path, part)
 
-    def _waited(self, hot: HotRequest) -> int:
+    def _waited(self, hot: GatheredRequest) -> int:
         """Return how long a request has waited for its body, as far as that tells its deadline from others'."""
         if not hot.received_s:
             return 0
         same_s = _SAME_S if hot.timeout_s is None else _SAME_SHARE * hot.timeout_s
         return int((self._arrived_s - hot.received_s) / same_s)
 
-    def _since_s(self, hots: list[HotRequest]) -> float:
+    def _since_s(self, hots: list[GatheredRequest]) -> float:
         """Return when the first of some requests came."""
         return min(hot.received_s or self._arrived_s for hot in hots)
 
-    def _start_safely(self, path: VerbPath, hots: list[HotRequest]) -> None:
+    def _start_safely(self, path: VerbPath, hots: list[GatheredRequest]) -> None:
         """Start requests so that each gets an answer, whatever a bug of ours does on the way."""
         try:
             self._start_together(path, hots)
@@ -106,24 +109,29 @@ class Gathering:
                     self._predictor.count_failed()
                     hot.replied(internal_error_reply(hot.request_id))
 
-    def _start_together(self, path: VerbPath, hots: list[HotRequest]) -> None:
+    def _start_together(self, path: VerbPath, hots: list[GatheredRequest]) -> None:
         predictor = self._predictor
         try:
             model = predictor.resolve(path)
-            refusal = model.refuses_all(timeout_s=hots[0].timeout_s, spent_s=time.monotonic() - self._since_s(hots))
+            timeout_s, spent_s = _timeout_s(hots), time.monotonic() - self._since_s(hots)
+            if timeout_s is not None and spent_s >= timeout_s:
+                # Not worth reading; alone, each is told that it is late, if it is.
+                for hot in hots:
+                    self._start_alone(hot)
+                return
+            refusal = model.refuses_all(timeout_s=timeout_s, spent_s=spent_s)
             if refusal is not None:
                 self._refuse(model, hots, refusal)
                 return
-            if len(hots) == 1:
-                # What is made for many costs one an eighth more than the way that is made for one.
+            if len(hots) == 1 and (hots[0].is_gone or hots[0].wire.prefers_one):
                 if hots[0].is_gone:
-                    predictor.metrics_of(model).request(CLIENT_GONE, reason=GONE)
+                    count_gone(predictor.metrics_of(model), hots[0].gone_status)
                 else:
                     self._start_alone(hots[0])
                 return
             read = hots[0].wire.decode_many(
                 [bytes(hot.body[0]) for hot in hots],
-                [hot.wire.n_json for hot in hots],
+                [hot.wire for hot in hots],
                 model,
                 max_instances=predictor.max_instances,
             )
@@ -152,7 +160,7 @@ class Gathering:
             self._start_together(path, rest[:middle])
             self._start_together(path, rest[middle:])
 
-    def _start_alone(self, hot: HotRequest) -> None:
+    def _start_alone(self, hot: GatheredRequest) -> None:
         hot.call = self._predictor.start(
             hot.path,
             hot.body[0],
@@ -167,19 +175,19 @@ class Gathering:
         )
         hot.body = []
         if hot.is_gone:
-            hot.call.abandon()
+            hot.call.abandon(hot.gone_status)
 
-    def _refuse(self, model: ServedModel, hots: list[HotRequest], refusal: RowwiseError) -> None:
+    def _refuse(self, model: ServedModel, hots: list[GatheredRequest], refusal: RowwiseError) -> None:
         """Send all away with one answer, unread: under overload, what is spent on them is taken from the others."""
         metrics, reply = self._predictor.metrics_of(model), error_reply(refusal)
         for hot in hots:
             if hot.is_gone:
-                metrics.request(CLIENT_GONE, reason=GONE)
+                count_gone(metrics, hot.gone_status)
             else:
                 metrics.request(reply.status, reason=reply.reason)
                 hot.replied(reply)
 
-    def _admit(self, model: ServedModel, hots: list[HotRequest], many: ManyRequests) -> None:
+    def _admit(self, model: ServedModel, hots: list[GatheredRequest], many: ManyRequests) -> None:
         metrics = self._predictor.metrics_of(model)
         together = _Together(self, model, many.form, metrics)
         counts = many.counts
@@ -193,7 +201,9 @@ class Gathering:
             # Their rows stay where they are, and no item leads to them.
             firsts = _firsts(counts)
             kept = [number for number, hot in enumerate(hots) if not hot.is_gone]
-            metrics.request(CLIENT_GONE, len(hots) - len(kept), reason=GONE)
+            for hot in hots:
+                if hot.is_gone:
+                    count_gone(metrics, hot.gone_status)
             hots, counts = [hots[number] for number in kept], [counts[number] for number in kept]
             places = [firsts[number] for number in kept]
         else:
@@ -205,7 +215,7 @@ class Gathering:
                 places,
                 tags=hots,
                 callers=[hot.caller for hot in hots],
-                timeout_s=hots[0].timeout_s,
+                timeout_s=_timeout_s(hots),
                 spent_s=time.monotonic() - self._since_s(hots),
                 taker=together,
             )
@@ -243,7 +253,7 @@ class _Together:
 
     def ended(self, tag: object, answer: Answer) -> None:
         """Take an answer that did not come out of one batch whole: parts, or an error."""
-        hot: HotRequest = tag  # type: ignore[assignment]
+        hot: GatheredRequest = tag  # type: ignore[assignment]
         if hot.is_gone:
             return
         if answer.error is not None:
@@ -252,9 +262,9 @@ class _Together:
             self._metrics.waited(answer.queue_s)
             self._write(hot, answer.outputs)
 
-    def abandon(self, hot: HotRequest) -> None:
+    def abandon(self, hot: GatheredRequest) -> None:
         """The caller of a request is gone: take its rows back if they still wait."""
-        self._metrics.request(CLIENT_GONE, reason=GONE)
+        count_gone(self._metrics, hot.gone_status)
         self._model.take_back(hot.handle)
 
     def answer(self, done: Sequence[_Done], outputs: Sequence[Column]) -> None:
@@ -267,6 +277,7 @@ class _Together:
             texts = self.form.texts(outputs, max(entry[4] for entry in done))
             for hot, _, _, start, stop, _ in done:
                 if texts is not None and not hot.is_gone:
+                    hot.handle = None  # each holds the other, and would wait for the garbage collector
                     hot.answered(texts.answer(start, stop, hot.id_text))
                     n_answered += 1
         except Exception:  # noqa: BLE001 - a bug of ours
@@ -282,7 +293,7 @@ class _Together:
             if not hot.is_gone and not hot.is_answered:
                 self._write(hot, [column[start:stop] for column in outputs])
 
-    def _write(self, hot: HotRequest, outputs: Sequence[Column]) -> None:
+    def _write(self, hot: GatheredRequest, outputs: Sequence[Column]) -> None:
         try:
             reply = Reply(200, *self.form.one(outputs, hot.id_text))
         except RowwiseError as error:  # The format has no form for this answer.
@@ -294,17 +305,17 @@ class _Together:
             reply = internal_error_reply(hot.request_id)
         self._reply(hot, reply)
 
-    def _reply(self, hot: HotRequest, reply: Reply) -> None:
+    def _reply(self, hot: GatheredRequest, reply: Reply) -> None:
         self._metrics.request(reply.status, reason=reply.reason)
         hot.replied(reply)
 
 
-def _parts(hots: list[HotRequest]) -> Iterator[list[HotRequest]]:
+def _parts(hots: list[GatheredRequest]) -> Iterator[list[GatheredRequest]]:
     """Yield the requests in rows that are not too long to be read together."""
     if len(hots) <= _MAX_TOGETHER and sum(len(hot.body[0]) for hot in hots) <= _MAX_BYTES:
         yield hots
         return
-    part: list[HotRequest] = []
+    part: list[GatheredRequest] = []
     n_bytes = 0
     for hot in hots:
         size = len(hot.body[0])
@@ -316,7 +327,17 @@ def _parts(hots: list[HotRequest]) -> Iterator[list[HotRequest]]:
     yield part
 
 
-def _charge(hots: Sequence[HotRequest], counts: Sequence[int]) -> None:
+def _patience(timeout_s: float) -> int:
+    """Return the same number for deadlines that may be taken for one."""
+    return int(math.log(max(timeout_s, 1e-9)) / _SAME_SHARE)
+
+
+def _timeout_s(hots: Sequence[GatheredRequest]) -> float | None:
+    """Return the deadline of requests whose deadlines may be taken for one."""
+    return None if hots[0].timeout_s is None else min(hot.timeout_s for hot in hots if hot.timeout_s is not None)
+
+
+def _charge(hots: Sequence[GatheredRequest], counts: Sequence[int]) -> None:
     for hot, n_rows in zip(hots, counts, strict=True):
         if hot.rate is not None and n_rows > 1:
             hot.rate.charge(n_rows - 1)

@@ -26,7 +26,7 @@ from server.web.paths import VerbPath, version_number
 from server.web.status import CLIENT_GONE, GONE, LATE, OURS, Reply, error_reply, internal_error_reply
 from server.web.tracing import RequestTrace, Tracing
 
-__all__ = ["PredictCall", "Predictor"]
+__all__ = ["PredictCall", "Predictor", "count_gone"]
 
 _LOG = logging.getLogger("rowwise.web")
 
@@ -210,6 +210,11 @@ def labelled_version(catalog: ServingCatalog, model: str, label: str) -> int:
     return max(carrying)
 
 
+def count_gone(metrics: VersionRequests, status: int) -> None:
+    """Count a request whose caller waits no more: it has left, or its deadline has passed."""
+    metrics.request(status, reason=GONE if status == CLIENT_GONE else LATE)
+
+
 def _nobody(_: Reply) -> None:
     """Take a reply that nobody waits for."""
 
@@ -290,7 +295,7 @@ class PredictCall:
             return
         self.has_ended = True
         if self.metrics is not None:
-            self.metrics.request(status, reason=GONE if status == CLIENT_GONE else LATE)
+            count_gone(self.metrics, status)
         if self.trace is not None:
             self.trace.end(status, None)
         if self.ticket is not None:

@@ -153,7 +153,7 @@ class Joint(Target):
         for n_json, body in told:  # only forms that were seen are read together
             with suppress(ProtocolError):
                 OipFormat(n_json).decode(body, asked, max_instances=MAX_INSTANCES)
-        together = wire.decode_many(bodies, lengths, asked, max_instances=MAX_INSTANCES)
+        together = wire.decode_many(bodies, list(map(OipFormat, lengths)), asked, max_instances=MAX_INSTANCES)
         placed = [member for group in together.groups for member in group.members]
         assert len(set(placed)) == len(placed)
         assert not set(placed) & set(together.alone)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -9,12 +11,15 @@ from google.protobuf.message import DecodeError
 from server.protocol import ProtocolError, RaggedOutput
 from server.protocol.messages import message_class
 from server.protocol.oip_proto import InferCall
+from server.protocol.proto_many import TensorFormat
 from server.protocol.tfs_proto import PredictMessage
-from tests.fuzz_codecs.asking import MAX_INSTANCES, Asking, arrays_of, check_rows
+from server.web.rpc.known_messages import KnownMessages
+from tests.fuzz_codecs.asking import ASKED, MAX_INSTANCES, Asking, arrays_of, check_rows, same
+from tests.fuzz_codecs.target import Target
 from tests.protocol.asked import Someone
 from tests.protocol.oip_models import DATATYPES, binary_body
 
-__all__ = ["OipProto", "TfsProto"]
+__all__ = ["JointProto", "OipProto", "TfsProto"]
 
 
 class _Proto(Asking):
@@ -77,6 +82,8 @@ class OipProto(_Proto):
                     elif dtype in _CONTENTS:
                         getattr(one.contents, _CONTENTS[dtype]).extend(array.reshape(-1).tolist())
                 found.append(request.SerializeToString())
+                del request.parameters["timeout"]
+                found.append(request.SerializeToString())
         return found
 
 
@@ -99,3 +106,52 @@ class TfsProto(_Proto):
                     tensor_message(request.inputs[name], dtype, array, is_content=is_content)
                 found.append(request.SerializeToString())
         return found
+
+
+class JointProto(Target):
+    """Several messages to one model read together by their layouts, against each alone."""
+
+    _MARK = b"\x1e\x1d\x1e\x1d"
+
+    def __init__(self, name: str, one: OipProto | TfsProto) -> None:
+        self.name = name
+        self._one = one
+        self._kind: Any = InferCall if isinstance(one, OipProto) else PredictMessage
+        self._known = KnownMessages.of_infer() if isinstance(one, OipProto) else KnownMessages.of_predict()
+
+    def corpus(self) -> Sequence[bytes]:
+        random_ = random.Random(0)
+        return [
+            bytes((place,)) + self._MARK.join(random_.choice(bodies) for _ in range(n))
+            for place, bodies in enumerate(map(self._one.bodies, ASKED))
+            for n in (1, 2, 2, 3, 5)
+        ]
+
+    def read(self, data: bytes) -> str:
+        asked = ASKED[(data[0] if data else 0) % len(ASKED)]
+        bodies: list[bytes] = []
+        formats: list[Any] = []
+        for body in data[1:].split(self._MARK):
+            try:
+                path, wire = self._known.target(body)
+            except ProtocolError:
+                continue
+            asks = self._kind(body)
+            assert (path.model, path.version, path.label) == (asks.model, asks.version, asks.label)
+            bodies.append(body)
+            formats.append(wire)
+        together = TensorFormat.decode_many(bodies, formats, asked, max_instances=MAX_INSTANCES)
+        placed = [member for group in together.groups for member in group.members]
+        assert len(set(placed)) == len(placed)
+        assert not set(placed) & set(together.alone)
+        for group in together.groups:
+            start = 0
+            for member, count, id_text in zip(group.members, group.counts, group.id_texts, strict=True):
+                alone = self._kind(bodies[member]).decode(bodies[member], asked, max_instances=MAX_INSTANCES)
+                assert (alone.rows.n, alone.id_text, alone.form) == (count, id_text, group.form)
+                assert same(alone.rows.columns, [column[start : start + count] for column in group.rows.columns])
+                assert alone.rows.lengths == (group.rows.lengths and group.rows.lengths[start : start + count])
+                assert (alone.timeout_s, alone.priority) == (None, None)
+                start += count
+            assert start == group.rows.n
+        return "none together" if not placed else "some together" if len(placed) < len(bodies) else "all together"

@@ -321,7 +321,7 @@ def test_an_array_that_another_character_closed_was_read_with_others() -> None:
     right = json_body(described("x", "uint64", [1, 2], data=[[7, 8]]))
     wrong = right.replace(b"[[7, 8]]", b"[[7, 8]\\")
     assert decode(asked, right).rows.n == 1
-    together = OipFormat.decode_many([right, wrong], [None, None], asked, max_instances=10)
+    together = OipFormat.decode_many([right, wrong], [OipFormat(None)] * 2, asked, max_instances=10)
     assert 1 not in [member for group in together.groups for member in group.members]
     with pytest.raises(MalformedRequest):
         decode(asked, wrong)

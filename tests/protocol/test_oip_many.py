@@ -52,7 +52,9 @@ def alone(who: Model, one: Request) -> WireRequest:
 
 
 def together(who: Model, requests: Sequence[Request]) -> ReadTogether:
-    return OIP_JSON.decode_many([body for body, _ in requests], [n for _, n in requests], who, max_instances=4)
+    return OIP_JSON.decode_many(
+        [body for body, _ in requests], [OipFormat(n) for _, n in requests], who, max_instances=4
+    )
 
 
 def outputs_of(who: Model, n_rows: int) -> list[Column]:
@@ -188,7 +190,7 @@ def test_more_rows_than_may_be_asked_are_for_one_alone() -> None:
     who = asked("float32", 3)
     one = request("float32", (4, 3), "binary")
     alone(who, one)
-    read = OIP_JSON.decode_many([one[0]], [one[1]], who, max_instances=3)
+    read = OIP_JSON.decode_many([one[0]], [OipFormat(one[1])], who, max_instances=3)
     assert read.alone == [0]
     assert not read.groups
 

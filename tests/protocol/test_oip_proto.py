@@ -25,6 +25,7 @@ from server.protocol import (
 from server.protocol.messages import message_class
 from server.protocol.oip_datatypes import DATATYPES
 from server.protocol.oip_proto import InferCall, InferRequest
+from server.protocol.oip_proto_answers import ANSWERS
 from server.signature import LengthAxis, ModelSignature, TensorSignature
 from tests.protocol.asked import EVERY_DTYPE, Someone, one_to_one, same_bits, values_of
 
@@ -298,11 +299,8 @@ def test_rows_of_differing_lengths_are_no_tensor() -> None:
     )
     request = InferRequest(
         rows=read(spoilt()).rows,
-        asked=Someone(signature),
-        id=b"",
-        wanted=(0,),
-        is_bare=False,
-        is_raw=True,
+        form=ANSWERS.of(signature).form((0,), Someone(signature), is_bare=False, is_raw=True),
+        id_text=None,
         timeout_s=None,
     )
     assert list(answer(request, [[np.int8([1, 2]), np.int8([3, 4])]]).outputs[0].shape) == [2, 2]

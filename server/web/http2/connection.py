@@ -16,7 +16,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import cast
 
 from server.web.http2.allowance import Allowance
@@ -38,11 +38,12 @@ from server.web.http2.frames import (
     read_settings,
     reset,
     settings,
+    unpack_head,
     window_update,
 )
-from server.web.http2.header_blocks import BadHeaderBlock, HeaderReader
+from server.web.http2.header_blocks import BadHeaderBlock, HeaderReader, Headers
 from server.web.http2.sender import DEFAULT_WINDOW, Sender
-from server.web.http2.stream import STREAM_WINDOW, Handler, ProtocolBroken, Stream
+from server.web.http2.stream import OVER, STREAM_WINDOW, Handler, ProtocolBroken, Stream
 
 __all__ = ["Connection"]
 
@@ -56,6 +57,10 @@ _MAX_BLOCK_BYTES = 32_768
 _QUIET_S = 60.0
 _GONE_S = 80.0
 _TICK_S = 1.0
+#: What nearly all frames are, as numbers: an enumeration's members are looked up each time.
+_DATA, _HEADERS = int(Kind.DATA), int(Kind.HEADERS)
+#: Flags of frames with more than a block of headers.
+_AROUND_BLOCK = PADDED | HAS_PRIORITY
 #: Seconds between two looks whether a stream's answers have left.
 _ROOM_LOOK_S = 0.005
 
@@ -66,7 +71,7 @@ class Connection(asyncio.Protocol):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        begin: Callable[[Connection, Stream, Mapping[bytes, bytes]], Handler],
+        begin: Callable[[Connection, Stream, Headers], Handler],
         *,
         write_timeout_s: float = 30.0,
         on_open: Callable[[Connection], None] = lambda _connection: None,
@@ -90,8 +95,9 @@ class Connection(asyncio.Protocol):
         self._block: tuple[int, int, bytearray] | None = None
         self._unsaid = 0
         self._is_leaving = False
-        self._heard_s = loop.time()
-        self._allowance = Allowance(self._heard_s)
+        #: When something came last, by the loop's clock.
+        self.heard_s = loop.time()
+        self._allowance = Allowance(self.heard_s)
         self._was_asked = False
         self._write_timeout_s = write_timeout_s
         #: Since when something waits to be taken and nothing of it is; and frames of data that were sent until then.
@@ -141,7 +147,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what came."""
-        self._heard_s = self._loop.time()
+        self.heard_s = self._loop.time()
         self._was_asked = False
         buffer = self._buffer + data if self._buffer else data
         try:
@@ -160,6 +166,23 @@ class Connection(asyncio.Protocol):
         """
         if self.streams.get(stream.id) is stream and not self._transport.is_closing():
             self._sender.send(stream, frames, data, last)
+
+    def send_at_once(self, stream: Stream, n_bytes: int, frames: bytes) -> bool:
+        """Send all of an answer of ``n_bytes`` bytes of data, framed, if there is room for it now; or return False."""
+        if (
+            self.streams.get(stream.id) is not stream
+            or self._transport.is_closing()
+            or not self._sender.takes(stream, n_bytes)
+        ):
+            return False
+        self._transport.write(frames)
+        del self.streams[stream.id]
+        stream.handler = OVER  # each holds the other, and would wait for the garbage collector
+        if not stream.has_ended:
+            self._transport.write(reset(stream.id, ErrorCode.NO_ERROR))
+        if self._is_leaving:
+            self._close_if_done()
+        return True
 
     async def has_room(self, stream: Stream) -> None:
         """Wait until what was sent of a stream is gone, or the stream is."""
@@ -200,24 +223,24 @@ class Connection(asyncio.Protocol):
             at = len(PREFACE)
             self._has_preface = True
         while end - at >= FRAME_HEAD_BYTES:
-            size = buffer[at] << 16 | buffer[at + 1] << 8 | buffer[at + 2]
+            high, low, kind, flags, stream_id = unpack_head(buffer, at)
+            size = high << 8 | low
             if size > MAX_FRAME_BYTES:
                 raise ProtocolBroken(ErrorCode.FRAME_SIZE_ERROR, f"a frame of {size} bytes")
             start = at + FRAME_HEAD_BYTES
             if end - start < size:
                 break
-            kind, flags = buffer[at + 3], buffer[at + 4]
-            stream_id = int.from_bytes(buffer[at + 5 : start], "big") & MAX_WINDOW
             at = start + size
-            self._handle(kind, flags, stream_id, buffer[start:at])
+            if kind == _DATA and self._block is None:
+                self._data(flags, stream_id & MAX_WINDOW, buffer[start:at])
+            else:
+                self._handle(kind, flags, stream_id & MAX_WINDOW, buffer[start:at])
         return at
 
     def _handle(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         if self._block is not None and (kind != Kind.CONTINUATION or stream_id != self._block[0]):
             raise ProtocolBroken(ErrorCode.PROTOCOL_ERROR, "a block of headers was interrupted")
-        if kind == Kind.DATA:
-            self._data(flags, stream_id, payload)
-        elif kind == Kind.HEADERS:
+        if kind == _HEADERS:
             self._header_frame(flags, stream_id, payload)
         elif kind == Kind.CONTINUATION:
             self._continuation(flags, payload)
@@ -271,10 +294,11 @@ class Connection(asyncio.Protocol):
             stream.handler.ended()
 
     def _header_frame(self, flags: int, stream_id: int, payload: bytes) -> None:
-        if flags & PADDED:
-            payload = _unpadded(payload)
-        if flags & HAS_PRIORITY:
-            payload = payload[5:]
+        if flags & _AROUND_BLOCK:
+            if flags & PADDED:
+                payload = _unpadded(payload)
+            if flags & HAS_PRIORITY:
+                payload = payload[5:]
         if not stream_id & 1:
             raise ProtocolBroken(ErrorCode.PROTOCOL_ERROR, "a client's streams have odd numbers")
         if flags & END_HEADERS:
@@ -365,10 +389,10 @@ class Connection(asyncio.Protocol):
         self._allowance.refill(now_s)
         for stream in list(self.streams.values()):
             stream.handler.tick()
-        if now_s - self._heard_s > _GONE_S or self._is_stuck(now_s):
+        if now_s - self.heard_s > _GONE_S or self._is_stuck(now_s):
             self._transport.abort()
             return
-        if now_s - self._heard_s > _QUIET_S and not self._was_asked:
+        if now_s - self.heard_s > _QUIET_S and not self._was_asked:
             self._was_asked = True
             self._transport.write(frame(Kind.PING, 0, 0, bytes(8)))
         self._timer = self._loop.call_later(_TICK_S, self._tick)

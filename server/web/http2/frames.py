@@ -24,6 +24,7 @@ __all__ = [
     "read_settings",
     "reset",
     "settings",
+    "unpack_head",
     "window_update",
 ]
 
@@ -37,6 +38,10 @@ END_STREAM = ACK = 0x1
 END_HEADERS = 0x4
 PADDED = 0x8
 HAS_PRIORITY = 0x20
+
+
+#: Reads a frame's head at a place: its size in two parts, kind, flags, and stream with a bit that means nothing.
+unpack_head = struct.Struct(">HBBBI").unpack_from
 
 
 class Kind(IntEnum):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
+from typing import Any
 
 from hpack import Decoder, HPACKError
 
-__all__ = ["OK_STATUS", "BadHeaderBlock", "HeaderReader", "literal"]
+__all__ = ["OK_STATUS", "BadHeaderBlock", "HeaderReader", "Headers", "literal"]
 
 #: ``:status: 200`` of the static table.
 OK_STATUS = b"\x88"
@@ -20,6 +21,19 @@ class BadHeaderBlock(Exception):
     """A block that can't be decoded: the connection is lost, as both sides no longer agree what indexes mean."""
 
 
+class Headers(dict[bytes, bytes]):
+    """The headers of a block: of several with one name the last.
+
+    ``meaning`` is for who handles streams: what he makes of them, he finds there when the same block comes again.
+    """
+
+    __slots__ = ("meaning",)
+
+    def __init__(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        super().__init__(headers)
+        self.meaning: Any = None
+
+
 class HeaderReader:
     """Decodes the blocks of one connection, in their order.
 
@@ -31,16 +45,16 @@ class HeaderReader:
 
     def __init__(self, *, max_bytes: int) -> None:
         self._decoder = Decoder(max_header_list_size=max_bytes)
-        self._known: dict[bytes, Mapping[bytes, bytes]] = {}
+        self._known: dict[bytes, Headers] = {}
 
-    def read(self, block: bytes) -> Mapping[bytes, bytes]:
-        """Return the headers; of several with one name the last. Errors: BadHeaderBlock."""
+    def read(self, block: bytes) -> Headers:
+        """Return the headers, the same object for a block that means the same. Errors: BadHeaderBlock."""
         found = self._known.get(block)
         if found is not None:
             return found
         before = self._table()
         try:
-            headers = {bytes(name): bytes(value) for name, value in self._decoder.decode(block, raw=True)}
+            headers = Headers((bytes(name), bytes(value)) for name, value in self._decoder.decode(block, raw=True))
         except (HPACKError, IndexError, ValueError) as error:
             raise BadHeaderBlock(str(error)) from None
         now = self._table()

@@ -37,17 +37,13 @@ class Sender:
 
     def send(self, stream: Stream, frames: bytes, data: bytes | None, last: bytes) -> None:
         """Send frames of headers, data, and frames that end the stream, empty where more will be sent."""
-        n_bytes = 0 if data is None else len(data)
-        if (
-            not stream.pending
-            and not self.is_full
-            and n_bytes <= min(MAX_FRAME_BYTES, stream.send_window, self._window)
-        ):
+        if data is None:
+            is_sent = not stream.pending and not self.is_full
+        else:
+            is_sent = self.takes(stream, len(data))
+        if is_sent:
             # All of it goes at once, as most answers do.
             if data is not None:
-                stream.send_window -= n_bytes
-                self._window -= n_bytes
-                self.n_frames += 1
                 frames += frame(Kind.DATA, 0, stream.id, data)
             self._write(frames + last)
             if last:
@@ -60,6 +56,21 @@ class Sender:
         if last:
             stream.pending += (last, b"")
         self._pump(stream)
+
+    def takes(self, stream: Stream, n_bytes: int) -> bool:
+        """Count one frame of so much data as sent, if there is room for it and none waits before it."""
+        if (
+            stream.pending
+            or self.is_full
+            or n_bytes > MAX_FRAME_BYTES
+            or n_bytes > stream.send_window
+            or n_bytes > self._window
+        ):
+            return False
+        stream.send_window -= n_bytes
+        self._window -= n_bytes
+        self.n_frames += 1
+        return True
 
     def make_room(self, stream_id: int, n_bytes: int) -> None:
         """Note that the other side has room for more; stream 0 is the connection. Errors: ProtocolBroken."""

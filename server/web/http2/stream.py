@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-__all__ = ["STREAM_WINDOW", "Handler", "ProtocolBroken", "Stream"]
+__all__ = ["OVER", "STREAM_WINDOW", "Handler", "ProtocolBroken", "Stream"]
 
 #: Bytes that a stream may send ahead of its handler.
 STREAM_WINDOW = 2**20
@@ -43,6 +43,25 @@ class Stream:
         self.send_window = send_window
         #: Frames of headers, and bytes of data as views, in their order.
         self.pending: deque[bytes | memoryview] = deque()
+
+
+class _Over:
+    """Handles a stream that was answered."""
+
+    def received(self, data: bytes) -> None:
+        """Ignore it."""
+
+    def ended(self) -> None:
+        """Ignore it."""
+
+    def was_reset(self) -> None:
+        """Ignore it."""
+
+    def tick(self) -> None:
+        """Ignore it."""
+
+
+OVER: Handler = _Over()
 
 
 class ProtocolBroken(Exception):

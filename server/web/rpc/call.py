@@ -10,6 +10,7 @@ from typing import Protocol
 from server.rights import ANYBODY, Grant
 from server.web.auth import allow
 from server.web.errors import NotOffered
+from server.web.rpc.known_messages import KnownMessages
 from server.web.scopes import OPEN, Rule
 
 __all__ = ["Call", "Ending", "Method", "StreamAnswer", "UnaryAnswer", "allow_call", "not_offered"]
@@ -69,6 +70,8 @@ class Method:
     quick: QuickAnswer | None = None
     stream: StreamAnswer | None = None
     rule: Rule = OPEN
+    #: Where what its messages are is remembered, of a method whose plain calls are answered together.
+    messages: KnownMessages | None = None
 
 
 def allow_call(call: Call, model: str, rule: Rule) -> None:

@@ -18,20 +18,12 @@ from server.web.access_log import log_access
 from server.web.errors import BodyTimeout, BodyTooLarge
 from server.web.front import Front
 from server.web.http2.connection import Connection
-from server.web.http2.frames import END_HEADERS, END_STREAM, Kind, frame
+from server.web.http2.frames import END_HEADERS, Kind, frame
 from server.web.http2.stream import Stream
 from server.web.rpc.call import Call, Method
-from server.web.rpc.codes import Code, code_of, retry_metadata
-from server.web.rpc.framing import (
-    ANSWER_HEAD,
-    MESSAGE_HEAD_BYTES,
-    deadline_s,
-    message,
-    message_head,
-    trailers,
-    unpacked,
-)
-from server.web.rpc.predictions import InternalFailure
+from server.web.rpc.codes import Code
+from server.web.rpc.endings import InternalFailure, how_it_ends, last_frame
+from server.web.rpc.framing import ANSWER_HEAD, MESSAGE_HEAD_BYTES, deadline_s, message, message_head, unpacked
 from server.web.scopes import PREDICT
 
 __all__ = ["Exchange"]
@@ -70,11 +62,12 @@ class Exchange:
     def __init__(
         self,
         front: Front,
+        leaving: asyncio.Event,
         connection: Connection,
         stream: Stream,
         headers: Mapping[bytes, bytes],
         method: Method,
-        leaving: asyncio.Event,
+        received_s: float | None = None,
     ) -> None:
         self._front = front
         self._connection = connection
@@ -106,6 +99,7 @@ class Exchange:
             peer=connection.peer,
             request_id=front.ids.of(headers.get(b"x-request-id")),
             timeout_s=None,
+            received_s=time.monotonic() if received_s is None else received_s,
         )
 
     def begin(self) -> None:
@@ -335,22 +329,17 @@ class Exchange:
         """End with an error."""
         if self._has_ended:
             return
-        trailing: tuple[tuple[bytes, bytes], ...] = ()
+        call = self._call
+        code, sentence, trailing = how_it_ends(error, call.request_id)
         if isinstance(error, RowwiseError):
-            code, sentence = code_of(error), str(error)
-            trailing = retry_metadata(error)
-            call = self._call
             self._front.gate.refused(
                 error, what=self._path.decode("latin-1"), host=call.host, request_id=call.request_id, model=call.model
             )
-        else:
-            request_id = self._call.request_id
-            if not isinstance(error, InternalFailure):
-                _LOG.error(
-                    "request %s: %r failed", request_id, self._path, exc_info=error, extra={"request_id": request_id}
-                )
-            code = Code.INTERNAL
-            sentence = f"internal error: the server's log says more under request id {request_id}"
+        elif not isinstance(error, InternalFailure):
+            request_id = call.request_id
+            _LOG.error(
+                "request %s: %r failed", request_id, self._path, exc_info=error, extra={"request_id": request_id}
+            )
         self._end(code.name)
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()  # it waits for messages that nobody takes any more
@@ -358,10 +347,14 @@ class Exchange:
 
     def _last(self, code: Code, sentence: str, more: tuple[tuple[bytes, bytes], ...]) -> bytes:
         """Return the frame that ends the answer, with the headers that begin it where none were sent."""
-        block = trailers(code, sentence, (*more, (b"x-request-id", self._call.request_id.encode("ascii"))))
-        if not self._answered and code is not Code.OK:
-            block = ANSWER_HEAD + block
-        return frame(Kind.HEADERS, END_HEADERS | END_STREAM, self._stream.id, block)
+        return last_frame(
+            self._stream.id,
+            code,
+            sentence,
+            more,
+            request_id=self._call.request_id,
+            is_all=not self._answered and code is not Code.OK,
+        )
 
     def _end(self, status: str) -> None:
         self._has_ended = True

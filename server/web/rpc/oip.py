@@ -15,6 +15,7 @@ from server.web.front import Front
 from server.web.interfaces import Catalog, ResidentModel
 from server.web.paths import version_number
 from server.web.rpc.call import Call, Method, allow_call
+from server.web.rpc.known_messages import KnownMessages
 from server.web.rpc.predictions import Predictions
 from server.web.rpc.reading import read_message, write_message
 from server.web.scopes import ASK, MANAGE
@@ -34,7 +35,7 @@ class OipService:
             "ModelReady": Method(unary=self._model_ready),
             "ServerMetadata": Method(unary=self._server_metadata),
             "ModelMetadata": Method(unary=self._model_metadata),
-            "ModelInfer": Method(quick=predictions.infer),
+            "ModelInfer": Method(quick=predictions.infer, messages=KnownMessages.of_infer()),
             "ModelStreamInfer": Method(stream=predictions.stream_infer),
             "ModelConfig": Method(unary=self._model_config),
             "ModelStatistics": Method(unary=self._statistics),

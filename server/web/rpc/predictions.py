@@ -17,9 +17,10 @@ from server.protocol.tfs_proto import PredictMessage
 from server.web.front import Front
 from server.web.paths import VerbPath
 from server.web.rpc.call import Call, Ending
+from server.web.rpc.endings import InternalFailure, internal_sentence
 from server.web.status import CLIENT_GONE, Reply
 
-__all__ = ["InternalFailure", "Predictions"]
+__all__ = ["Predictions", "is_late"]
 
 #: Requests of one stream that are under way; more are not read before one of these is answered.
 _MAX_UNDER_WAY = 64
@@ -27,10 +28,6 @@ _MAX_UNDER_WAY = 64
 _DEADLINE_SLACK_S = 0.02
 
 _Target = Callable[[bytes], tuple[VerbPath, WireFormat]]
-
-
-class InternalFailure(Exception):
-    """An error of ours, which is logged already."""
 
 
 class Predictions:
@@ -99,7 +96,7 @@ class Predictions:
         except RowwiseError as error:
             sentence = str(error)
         except InternalFailure:
-            sentence = f"internal error: the server's log says more under request id {call.request_id}"
+            sentence = internal_sentence(call.request_id)
         except asyncio.CancelledError:
             take_back()
             raise
@@ -145,7 +142,7 @@ class Predictions:
             wire=wire,
             rate=rate,
         )
-        return lambda: started.abandon(504 if _is_late(call) else CLIENT_GONE)
+        return lambda: started.abandon(504 if is_late(call.timeout_s, call.received_s) else CLIENT_GONE)
 
 
 def _nothing() -> None:
@@ -162,7 +159,8 @@ def _predict_target(body: bytes) -> tuple[VerbPath, WireFormat]:
     return VerbPath(asks.model, asks.version, asks.label, "predict"), asks
 
 
-def _is_late(call: Call) -> bool:
+def is_late(timeout_s: float | None, received_s: float) -> bool:
     """True if a call that was given up was so for its deadline. Who waits may see it pass a little before we do."""
-    left_s = call.left_s()
-    return call.timeout_s is not None and left_s is not None and left_s < _DEADLINE_SLACK_S + call.timeout_s / 50
+    if timeout_s is None:
+        return False
+    return timeout_s - (time.monotonic() - received_s) < _DEADLINE_SLACK_S + timeout_s / 50

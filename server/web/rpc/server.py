@@ -12,17 +12,20 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping
+from functools import partial
 
 from server.handshakes import Handshakes
 from server.web.front import Front
 from server.web.http2.connection import Connection
 from server.web.http2.frames import END_HEADERS, END_STREAM, Kind, frame
-from server.web.http2.stream import Handler, Stream
+from server.web.http2.header_blocks import Headers
+from server.web.http2.stream import OVER, Handler, Stream
 from server.web.interfaces import Catalog
 from server.web.rpc.call import Method
 from server.web.rpc.exchange import Exchange
 from server.web.rpc.framing import NOT_GRPC
+from server.web.rpc.plain_call import MakeExchange, PlainCall
+from server.web.rpc.plain_heads import PlainHead, plain_head
 from server.web.rpc.services import Services
 
 __all__ = ["RpcServer"]
@@ -43,6 +46,7 @@ class RpcServer:
         self._most = connections
         self._leaving = asyncio.Event()
         self._services = Services(front, catalog, self._leaving)
+        self._exchange: MakeExchange = partial(Exchange, front, self._leaving)
         self._methods: dict[bytes, Method] = {}
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
@@ -89,18 +93,24 @@ class RpcServer:
             on_close=self._connections.discard,
         )
 
-    def _begin(self, connection: Connection, stream: Stream, headers: Mapping[bytes, bytes]) -> Handler:
+    def _begin(self, connection: Connection, stream: Stream, headers: Headers) -> Handler:
+        meaning: PlainHead | None = headers.meaning
+        if meaning is not None and meaning.holds:
+            return PlainCall(self._front, connection, stream, meaning, self._exchange)
         path = headers.get(b":path", b"")
         if headers.get(b":method") != b"POST" or not headers.get(b"content-type", b"").startswith(b"application/grpc"):
             last = frame(Kind.HEADERS, END_HEADERS | END_STREAM, stream.id, NOT_GRPC)
             connection.send(stream, b"", None, last)
-            return _Nothing()
+            return OVER
         method = self._methods.get(path)
         if method is None:
             method = self._services.find(path.decode("latin-1"))
             if len(self._methods) < _MAX_PATHS:
                 self._methods[path] = method
-        exchange = Exchange(self._front, connection, stream, headers, method, self._leaving)
+        headers.meaning = plain_head(self._front, method, headers, connection.peer)
+        if headers.meaning is not None:
+            return PlainCall(self._front, connection, stream, headers.meaning, self._exchange)
+        exchange = self._exchange(connection, stream, headers, method, None)
         exchange.begin()
         return exchange
 
@@ -115,19 +125,3 @@ class _NoRoom(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Close it."""
         transport.close()
-
-
-class _Nothing:
-    """Handles a stream that was answered already."""
-
-    def received(self, data: bytes) -> None:
-        """Ignore it."""
-
-    def ended(self) -> None:
-        """Ignore it."""
-
-    def was_reset(self) -> None:
-        """Ignore it."""
-
-    def tick(self) -> None:
-        """Ignore it."""

@@ -12,6 +12,7 @@ from server.web.model_status import model_metadata, version_status
 from server.web.paths import version_number
 from server.web.predict import labelled_version
 from server.web.rpc.call import Call, Method, allow_call, not_offered
+from server.web.rpc.known_messages import KnownMessages
 from server.web.rpc.predictions import Predictions
 from server.web.rpc.reading import read_message, write_message
 from server.web.scopes import ASK
@@ -28,7 +29,7 @@ class TfsServices:
     def __init__(self, catalog: Catalog, predictions: Predictions) -> None:
         self._catalog = catalog
         self.prediction_methods = {
-            "Predict": Method(quick=predictions.predict),
+            "Predict": Method(quick=predictions.predict, messages=KnownMessages.of_predict()),
             "GetModelMetadata": Method(unary=self._metadata),
             **{name: not_offered(f"{name}: {_NO_EXAMPLES}") for name in ("Classify", "Regress", "MultiInference")},
         }

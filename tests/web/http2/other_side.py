@@ -11,6 +11,7 @@ from hpack import Decoder, Encoder
 from server.web.http2.connection import Connection
 from server.web.http2.frames import END_HEADERS, PREFACE, Kind, frame
 from server.web.http2.frames import settings as settings_frame
+from server.web.http2.header_blocks import Headers
 from server.web.http2.stream import Handler, Stream
 
 __all__ = ["Client", "Recorder", "Transport"]
@@ -79,7 +80,7 @@ class Client:
         loop: asyncio.AbstractEventLoop,
         *,
         step: int | None = None,
-        begin: Callable[[Connection, Stream, Mapping[bytes, bytes]], Handler] | None = None,
+        begin: Callable[[Connection, Stream, Headers], Handler] | None = None,
     ) -> None:
         self.transport = Transport()
         self.handlers: list[Recorder] = []
