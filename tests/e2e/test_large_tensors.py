@@ -13,7 +13,9 @@ import orjson
 import pytest
 import tritonclient.grpc
 import tritonclient.http
-from server_process import ServerProcess, free_port
+from server_process import ServerProcess
+
+from loadtests.ports import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
