@@ -7,6 +7,7 @@
     responder    answers the same bytes to everything: what the driver itself can do
     baseline     the same models served by hand: FastAPI, one tf.function call for each request
     contenders   starts and pins the servers that are compared
+    ceiling      how much of what a model itself can do reaches callers
     compare      `make load`: all of it in one run, interleaved
     report       a comparison's table and picture
     soak         `make soak`: nothing may grow, judged by growth

@@ -14,7 +14,7 @@ from loadtests import driver
 from loadtests.driver import Measurement
 from loadtests.workload import load
 
-__all__ = ["DriverProcess"]
+__all__ = ["DriverProcess", "pin"]
 
 
 class DriverProcess:
@@ -22,7 +22,7 @@ class DriverProcess:
 
     def __init__(self, *, core: int | None = None) -> None:
         # Spawned, not forked: a copy of a process with TensorFlow's threads in it would hang.
-        self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_pin, initargs=(core,))
+        self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=pin, initargs=(core,))
 
     def __enter__(self) -> Self:
         self._pool.submit(os.getpid).result()
@@ -47,7 +47,8 @@ class DriverProcess:
 _load = functools.cache(load)
 
 
-def _pin(core: int | None) -> None:
+def pin(core: int | None) -> None:
+    """Run this process on one core from now on; None: on any."""
     if core is not None:
         os.sched_setaffinity(0, {core})
 

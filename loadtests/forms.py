@@ -32,10 +32,13 @@ _FP32 = "FP32"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferWorkload(Workload):
-    """Requests in the Open Inference Protocol, one example each. ``n_json`` bytes of a body are JSON; None: all."""
+    """Requests in the Open Inference Protocol, one example each.
+
+    ``n_jsons``: how many bytes of each body are JSON; empty: all of all.
+    """
 
     output: str
-    n_json: int | None = None
+    n_jsons: tuple[int, ...] = ()
 
     @property
     def path(self) -> str:
@@ -44,14 +47,17 @@ class InferWorkload(Workload):
 
     def requests(self, host: str) -> list[bytes]:
         """Return the bytes of every request, head and body, for HTTP/1.1 with keep-alive."""
-        length = "" if self.n_json is None else f"Inference-Header-Content-Length: {self.n_json}\r\n"
-        head = f"POST {self.path} HTTP/1.1\r\nHost: {host}\r\n{length}Content-Length: "
-        return [b"%s%d\r\n\r\n%s" % (head.encode(), len(body), body) for body in self.bodies]
+        head = f"POST {self.path} HTTP/1.1\r\nHost: {host}\r\n".encode()
+        lengths = [b"Inference-Header-Content-Length: %d\r\n" % n_json for n_json in self.n_jsons]
+        return [
+            b"%s%sContent-Length: %d\r\n\r\n%s" % (head, length, len(body), body)
+            for length, body in zip(lengths or [b""] * len(self.bodies), self.bodies, strict=True)
+        ]
 
     def accepts(self, index: int, body: bytes) -> bool:
         """Return whether ``body`` is the right answer to request ``index``."""
         try:
-            if self.n_json is None:
+            if not self.n_jsons:
                 (told,) = orjson.loads(body)["outputs"]
                 got = told["data"]
             else:
@@ -64,30 +70,39 @@ class InferWorkload(Workload):
 
 
 def forms_of(predict: Workload, *, name: str, output: str) -> dict[str, Workload]:
-    """Return a workload of one FP32 input and one FP32 output in every form, by their names."""
-    images = [np.array(orjson.loads(body)["instances"], np.float32) for body in predict.bodies]
-    shape = list(images[0].shape)
+    """Return a workload of one FP32 input and one FP32 output in every form, by their names.
 
-    def infer(bodies: list[bytes], n_json: int | None = None) -> Workload:
+    Shapes: examples may differ in theirs; without that of its tensor a raw body says nothing then, and is left out.
+    """
+    images = [np.array(orjson.loads(body)["instances"], np.float32) for body in predict.bodies]
+
+    def infer(bodies: list[bytes], n_jsons: tuple[int, ...] = ()) -> Workload:
         return InferWorkload(
-            model=predict.model, bodies=tuple(bodies), answers=predict.answers, output=output, n_json=n_json
+            model=predict.model, bodies=tuple(bodies), answers=predict.answers, output=output, n_jsons=n_jsons
         )
 
-    def written(image: Any) -> bytes:
-        tensor = {"name": name, "shape": shape, "datatype": _FP32, "data": image}
+    def written(shape: tuple[int, ...], values: Any) -> bytes:
+        tensor = {"name": name, "shape": shape, "datatype": _FP32, "data": values}
         return orjson.dumps({"inputs": [tensor]}, option=orjson.OPT_SERIALIZE_NUMPY)
 
-    tensor = {"name": name, "shape": shape, "datatype": _FP32, "parameters": {"binary_data_size": images[0].nbytes}}
-    header = orjson.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}})
-    made = (
-        predict,
-        replace(predict, in_two=True),
-        infer([written(image) for image in images]),
-        infer([written(image.reshape(-1)) for image in images]),
-        infer([header + image.tobytes() for image in images], len(header)),
-        infer([image.tobytes() for image in images], 0),
-    )
-    return dict(zip(FORMS, made, strict=True))
+    def header(image: np.ndarray[Any, Any]) -> bytes:
+        size = {"binary_data_size": image.nbytes}
+        tensor = {"name": name, "shape": image.shape, "datatype": _FP32, "parameters": size}
+        return orjson.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}})
+
+    headers = [header(image) for image in images]
+    made = {
+        "predict": predict,
+        "predict, in two": replace(predict, in_two=True),
+        "infer, nested": infer([written(image.shape, image) for image in images]),
+        "infer, flat": infer([written(image.shape, image.reshape(-1)) for image in images]),
+        "infer, binary": infer(
+            [head + image.tobytes() for head, image in zip(headers, images, strict=True)], tuple(map(len, headers))
+        ),
+    }
+    if len({image.shape for image in images}) == 1:
+        made["infer, raw"] = infer([image.tobytes() for image in images], (0,) * len(images))
+    return made
 
 
 def _command(

@@ -6,13 +6,18 @@ loop and of the threads that execute. How much of that a larger machine can do i
 used more than all of the time, so that the throughput is at most the smallest, over all parts, of how many there are of
 it over what a request demands of one. Nothing is assumed about the order in which requests come.
 
-    python -m loadtests.scaling [--models digits,digits_convnet,lstm] [--output docs/scaling_table.md]
+The same bound for this machine, where whoever asks has a share of the cores too, stands beside what was measured: no
+run may be above it, and one that keeps a part or the cores busy should be near.
+
+    python -m loadtests.scaling [--models digits,digits_convnet,lstm] [--store DIRECTORY] [--output FILE]
 
 Source: P. J. Denning and J. P. Buzen, "The Operational Analysis of Queueing Network Models", 1978, utilization law.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import shutil
 import statistics
 import tempfile
@@ -32,13 +37,27 @@ from loadtests.driver_process import DriverProcess
 from loadtests.processes import children, cpu_s
 from loadtests.terminal import terminal
 
-__all__ = ["CORES", "Demand", "Split", "bounds", "markdown"]
+__all__ = ["CORES", "Demand", "Split", "bound_here", "bounds", "markdown"]
 
 #: Machines that are spoken of.
 CORES = (4, 16, 64)
 #: What the planner runs on the event loop itself (``docs/architecture.md``), seconds of a batch.
 _INLINE_S = 400e-6
 _WORKERS = (0, 1, 2)
+#: Columns of what was measured; times are of one request.
+_MEASURED = (
+    "HTTP workers",
+    "callers",
+    "worker, us",
+    "event loop, us",
+    "execution, us",
+    "driver, us",
+    "batch, us",
+    "at most here, requests/s",
+    "full first",
+    "measured",
+    "of it",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +65,7 @@ class Demand:
     """Seconds of processor time that one request demands of each part, and what the run answered.
 
     ``loop_s`` is the engine's event loop without executing, in one process all of HTTP with it; ``execute_s`` is the
-    batch's execution, divided by its rows; ``batch_s`` a whole batch's.
+    batch's execution, divided by its rows; ``batch_s`` a whole batch's. ``driver_s`` is what asking took.
     """
 
     http_workers: int
@@ -56,6 +75,7 @@ class Demand:
     loop_s: float
     execute_s: float
     batch_s: float
+    driver_s: float = 0.0
 
     @property
     def total_s(self) -> float:
@@ -103,6 +123,26 @@ def _splits(demand: Demand, cores: int) -> Iterator[Split]:
                 parts["HTTP workers"] = workers / demand.worker_s
             full = min(parts, key=parts.__getitem__)
             yield Split(parts[full], -workers, -engines, full)
+
+
+def bound_here(demand: Demand, cores: int) -> tuple[float, str]:
+    """Return what the run itself could answer at most, requests/s, and what is full then.
+
+    ``cores`` are shared by all of the server's processes and whoever asks.
+    """
+    parts = {"cores": cores / (demand.total_s + demand.driver_s), "driver": _rate(1, demand.driver_s)}
+    if demand.is_inline:
+        parts["event loop with execution"] = _rate(1, demand.loop_s + demand.execute_s)
+    else:
+        parts |= {"event loop": _rate(1, demand.loop_s), "execution": _rate(1, demand.execute_s)}
+    if demand.http_workers:
+        parts["HTTP workers"] = _rate(demand.http_workers, demand.worker_s)
+    full = min(parts, key=parts.__getitem__)
+    return parts[full], full
+
+
+def _rate(n: int, each_s: float) -> float:
+    return n / each_s if each_s else math.inf
 
 
 @dataclass(frozen=True)
@@ -166,6 +206,7 @@ def _measure(
                     loop_s=max(spent.engine_s - spent.compute_s, 0.0) / spent.rows,
                     execute_s=spent.compute_s / spent.rows,
                     batch_s=spent.compute_s / spent.batches,
+                    driver_s=run.busy / run.requests_per_s,
                 )
             )
     return [_median(found) for found in seen.values()]
@@ -178,22 +219,18 @@ def _median(found: Sequence[Demand]) -> Demand:
     return Demand(
         http_workers=found[0].http_workers,
         callers=found[0].callers,
-        **{name: middle(name) for name in ("requests_per_s", "worker_s", "loop_s", "execute_s", "batch_s")},
+        **{name: middle(name) for name in ("requests_per_s", "worker_s", "loop_s", "execute_s", "batch_s", "driver_s")},
     )
 
 
-def markdown(model: str, demands: Sequence[Demand]) -> str:
-    """Return the two tables of a model: what was measured, and what follows from it."""
+def markdown(model: str, demands: Sequence[Demand], *, cores_here: int) -> str:
+    """Return the two tables of a model: what was measured, and what follows from it for larger machines."""
     lines = [
         f"## {model}",
         "",
-        "| HTTP workers | callers | requests/s here | worker, us | event loop, us | execution, us | batch, us |",
-        "|---:|---:|---:|---:|---:|---:|---:|",
-        *(
-            f"| {d.http_workers} | {d.callers} | {d.requests_per_s:,.0f} | {1e6 * d.worker_s:.1f} | "
-            f"{1e6 * d.loop_s:.1f} | {1e6 * d.execute_s:.1f} | {1e6 * d.batch_s:,.0f} |"
-            for d in demands
-        ),
+        f"| {' | '.join(_MEASURED)} |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|---:|",
+        *(_measured_row(demand, cores_here) for demand in demands),
         "",
         "| cores | form | at most, requests/s | full first | workers | executing threads |",
         "|---:|---|---:|---|---:|---:|",
@@ -210,15 +247,31 @@ def markdown(model: str, demands: Sequence[Demand]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _measured_row(demand: Demand, cores_here: int) -> str:
+    bound, full = bound_here(demand, cores_here)
+    times_s = (demand.worker_s, demand.loop_s, demand.execute_s, demand.driver_s)
+    cells = [
+        str(demand.http_workers),
+        str(demand.callers),
+        *(f"{1e6 * seconds:.1f}" for seconds in times_s),
+        f"{1e6 * demand.batch_s:,.0f}",
+        f"{bound:,.0f}",
+        full,
+        f"{demand.requests_per_s:,.0f}",
+        f"{demand.requests_per_s / bound:.2f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
 @contextmanager
-def _servers(store: Path, model: str) -> Iterator[dict[int, Server]]:
-    """Start a server with each number of workers, all on copies of one store."""
+def _servers(store: Path, copies: Path, model: str) -> Iterator[dict[int, Server]]:
+    """Start a server with each number of workers, all on copies of one store, in the directory ``copies``."""
     with Server("builds", lambda port: rowwise_command(port, store=store, models=[model]), timeout_s=900.0):
         pass
     with ExitStack() as running:
         servers = {}
         for workers in _WORKERS:
-            own = store.with_name(f"{store.name}-{workers}")
+            own = copies / f"{model}-{workers}"
             shutil.copytree(store, own, symlinks=True)
 
             def command(port: int, own: Path = own, workers: int = workers) -> list[str]:
@@ -232,6 +285,7 @@ def _command(
     models: Annotated[str, typer.Option(help="Example models, separated by commas.")] = "digits,digits_convnet,lstm",
     callers: Annotated[str, typer.Option(help="Numbers of callers, separated by commas.")] = "32,128",
     repeats: Annotated[int, typer.Option(min=1, help="Interleaved runs, of which the medians count.")] = 3,
+    store: Annotated[Path | None, typer.Option(help="Keep what is built there, and take it if it is there.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the tables there, as Markdown.")] = None,
 ) -> None:
     """Measure what a request demands of each part, and say what larger machines can do."""
@@ -241,13 +295,13 @@ def _command(
         directory = Path(name)
         for model in models.split(","):
             file = workload.make(model, directory)
-            with _servers(directory / model, model) as servers:
+            with _servers((directory / "built" if store is None else store) / model, directory, model) as servers:
                 found = [
                     demand
                     for n in callers.split(",")
                     for demand in _measure(servers, driver, model, file, callers=int(n), repeats=repeats)
                 ]
-            parts.append(markdown(model, found))
+            parts.append(markdown(model, found, cores_here=len(os.sched_getaffinity(0))))
             console.print(parts[-1])
     if output is not None:
         output.write_text("\n".join(parts))

@@ -9,8 +9,6 @@ import signal
 import sys
 from functools import partial
 
-import zmq
-
 from server.app import Service
 from server.errors import RowwiseError
 from server.http_server import HttpServer, new_event_loop, uvicorn_config
@@ -86,13 +84,13 @@ async def _serve(orders: Orders, store: ModelStore) -> int:
         rates=rates,
         processes=partial(read_table, runtime.processes),
     )
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     end = EngineEnd(
         runtime.link,
         pid=os.getpid(),
         serving=service.catalog.serving,
-        on_waited=lambda served, queue_s: metrics.of_version(served.name, served.version, served.entry).waited(queue_s),
-        context=context,
+        on_waited=lambda served, queue_s, n: metrics.of_version(served.name, served.version, served.entry).waited(
+            queue_s, n
+        ),
     )
     server = HttpServer(
         uvicorn_config(settings, app=FromWorkers(service.front), uds=str(runtime.http)), grace_s=settings.grace_s
@@ -134,7 +132,7 @@ async def _serve(orders: Orders, store: ModelStore) -> int:
     loop.add_signal_handler(signal.SIGHUP, reloading.reload)
     keep_looking(service.front.gate.look)
     reloading.catch_up(runtime.settings)
-    end.start()
+    await end.start()
     serving = asyncio.create_task(server.serve())
     await service.start()
     try:
@@ -142,5 +140,4 @@ async def _serve(orders: Orders, store: ModelStore) -> int:
     finally:
         await service.stop(server.left_s)
         end.close()
-        context.term()
     return 0

@@ -10,8 +10,6 @@ import signal
 import socket
 from functools import partial
 
-import zmq
-
 from server.descriptors import connections_allowed, raise_limit
 from server.http_server import HttpServer, new_event_loop, uvicorn_config
 from server.link.worker_end import WorkerEnd
@@ -49,8 +47,7 @@ def run_worker(orders: Orders) -> int:
 async def _serve(orders: Orders) -> int:
     assert orders.listener is not None, "a worker has a listening socket"
     settings, runtime = orders.settings, orders.runtime
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    link = WorkerEnd(runtime.link, pid=os.getpid(), context=context)
+    link = WorkerEnd(runtime.link, pid=os.getpid())
     tracing = start_tracing(settings)
     front, health = create_worker_app(
         link,
@@ -107,7 +104,6 @@ async def _serve(orders: Orders) -> int:
         await server.serve(sockets=[listener])
     finally:
         link.close()
-        context.term()
         if tracing is not None:
             await asyncio.to_thread(tracing.close)
     return 0

@@ -92,7 +92,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server.link": {
         "msgspec",
         "numpy",
-        "zmq",
         "server.artifact",
         "server.batching",
         "server.derivatives",
@@ -105,11 +104,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "server.tensorflow_notices": {"tensorflow"},
     "server.app": {"numpy", "server"},
-    "server.engine_process": {"zmq", "server"},
+    "server.engine_process": {"server"},
     "server.http_listening": set(),
     "server.http_server": {"uvicorn", "server.handshakes", "server.http_listening", "server.settings"},
     "server.handshakes": {"server.tls"},
-    "server.http_worker": {"zmq", "server"},
+    "server.http_worker": {"server"},
     "server.logs": {"server.tensorflow_notices"},
     # The supervisor loads neither models nor HTTP; a child becomes what it is to be.
     "server.supervise": {

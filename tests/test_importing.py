@@ -63,7 +63,7 @@ def test_importing_the_client_or_the_server_loads_no_tensorflow() -> None:
 def test_the_supervisor_loads_neither_models_nor_http() -> None:
     script = "import sys, server.supervise.supervisor\nprint(*{name.split('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert not {"fastapi", "numpy", "starlette", "tensorflow", "uvicorn", "zmq"} & set(loaded.split())
+    assert not {"fastapi", "numpy", "starlette", "tensorflow", "uvicorn"} & set(loaded.split())
 
 
 def test_importing_a_module_changes_nothing() -> None:

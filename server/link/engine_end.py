@@ -5,7 +5,7 @@ until no worker can ask for it any more. ``announce`` sends a new table and retu
 goes by it; as messages keep their order, everything that was asked by older tables has come in by then. Whoever
 unloads a version announces its leaving first, and so fails no request.
 
-A worker's process is watched: when it ends, what its callers wait for is taken back.
+A worker's process is watched, and its connection: when either ends, what its callers wait for is taken back.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import zmq
-
 from server.errors import RowwiseError
 from server.link.columns import ColumnCodec
+from server.link.connection import Connection
 from server.link.errors import LinkError
 from server.link.frames import Buffer, FrameReader
-from server.link.loop_socket import LoopSocket
 from server.link.messages import Asks, AsksBlock, Derivative, Entry, Hello, Served, Table, decode_from_worker
 from server.link.peer import Ask, Asked, Peer
 from server.link.process_watch import ProcessWatch
@@ -98,9 +96,9 @@ class _Lot:
 
 
 class EngineEnd:
-    """Serves workers at ``address``. ``serving`` says what serves now; everything is called on the event loop.
+    """Serves workers at ``address``, a path. ``serving`` says what serves now; everything is called on the event loop.
 
-    ``on_waited`` is told how long the rows of each request that has its answer waited, seconds.
+    ``on_waited`` is told how long the rows of how many requests that have their answer waited, seconds.
     """
 
     def __init__(
@@ -109,34 +107,32 @@ class EngineEnd:
         *,
         pid: int,
         serving: Callable[[], Iterable[Serving]],
-        on_waited: Callable[[EntryPoint, float], None],
-        context: zmq.Context[zmq.Socket[bytes]],
+        on_waited: Callable[[EntryPoint, float, int], None],
     ) -> None:
         self._address = address
         self._pid = pid
         self._serving = serving
         self._on_waited = on_waited
-        self._context = context
         self._numbers = itertools.count(1)
         self._targets: dict[int, Target] = {}
-        self._peers: dict[bytes, Peer] = {}
+        self._peers: dict[Connection, Peer] = {}
         self._serial = 0
         self._table = Table(0, pid, ())
         #: Set and replaced whenever a worker has said what it goes by, or has ended.
         self._news = asyncio.Event()
 
-    def start(self) -> None:
-        """Begin to answer workers."""
-        self._socket = LoopSocket(
-            zmq.ROUTER, self._address, binds=True, on_message=self._on_message, context=self._context
-        )
+    async def start(self) -> None:
+        """Begin to answer workers. Errors: OSError."""
         self._renew()
+        self._server = await asyncio.get_running_loop().create_unix_server(
+            lambda: Connection(self._on_message, self._forget), self._address
+        )
 
     def close(self) -> None:
         """Answer nobody any more."""
-        for identity in list(self._peers):
-            self._forget(identity)
-        self._socket.close()
+        self._server.close()
+        for connection in list(self._peers):
+            self._forget(connection)
 
     async def announce(self) -> None:
         """Tell every worker what serves, and return when no request by an older table can come any more."""
@@ -205,13 +201,13 @@ class EngineEnd:
 
     # What workers say.
 
-    def _on_message(self, frames: list[Buffer]) -> None:
-        identity, reader = bytes(frames[0]), FrameReader(frames[1:])
+    def _on_message(self, connection: Connection, frames: list[Buffer]) -> None:
+        reader = FrameReader(frames)
         header = decode_from_worker(reader.header)
         if isinstance(header, Hello):
-            self._meet(identity, header.pid)
+            self._meet(connection, header.pid)
             return
-        peer = self._peers.get(identity)
+        peer = self._peers.get(connection)
         if peer is None:
             return  # it has ended; what it said last has just come
         if isinstance(header, Asks):
@@ -221,15 +217,16 @@ class EngineEnd:
             self._drop_unused()
             self._tell_news()
 
-    def _meet(self, identity: bytes, pid: int) -> None:
-        if identity not in self._peers:
-            watch = ProcessWatch(pid, lambda: self._forget(identity))
-            # It has asked for nothing yet, so for nothing that left before now.
-            self._peers[identity] = Peer(identity, self._socket, watch, seen=self._serial)
-        self._peers[identity].send_table(self._table)
+    def _meet(self, connection: Connection, pid: int) -> None:
+        watch = ProcessWatch(pid, lambda: self._forget(connection))
+        # It has asked for nothing yet, so for nothing that left before now.
+        self._peers[connection] = Peer(connection, watch, seen=self._serial, on_waited=self._on_waited)
+        self._peers[connection].send_table(self._table)
 
-    def _forget(self, identity: bytes) -> None:
-        peer = self._peers.pop(identity)
+    def _forget(self, connection: Connection) -> None:
+        peer = self._peers.pop(connection, None)
+        if peer is None:
+            return  # it has never said who it is, or has been forgotten already
         peer.end()
         self._drop_unused()
         self._tell_news()
@@ -275,7 +272,7 @@ class EngineEnd:
                 stop += 1
             lengths = [tuple(itertools.islice(told, n_axes)) for _ in range(row, stop_row)] if n_axes else None
             asks = [
-                Ask(peer, request_id, target, count, self._on_waited)
+                Ask(peer, request_id, target, count)
                 for request_id, count in zip(block.ids[first:stop], block.counts[first:stop], strict=True)
             ]
             rows = Rows(stop_row - row, tuple(column[row:stop_row] for column in columns), lengths)

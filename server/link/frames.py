@@ -1,7 +1,7 @@
 """A message's frames: its header and small buffers share the first, large ones have their own and are not copied.
 
-A frame costs a few microseconds, whatever is in it, and copying costs a microsecond for each 10 kilobytes: so what is
-small travels together. Sizes of buffers do not travel: the reader knows what comes, and takes it in the order of
+A frame costs about a microsecond, whatever is in it, and copying costs one for each 10 kilobytes: so what is small
+travels together. Sizes of buffers do not travel: the reader knows what comes, and takes it in the order of
 writing::
 
     first frame    length of the header (uint64), header, small buffers; each begins at a multiple of 8
@@ -15,17 +15,17 @@ from collections.abc import Sequence
 
 from server.link.errors import LinkGarbled
 
-__all__ = ["LARGE_BYTES", "Buffer", "FrameReader", "FrameWriter"]
+__all__ = ["ALIGNMENT", "LARGE_BYTES", "PADDING", "Buffer", "FrameReader", "FrameWriter"]
 
 #: Bytes, or a view of an array's memory. Its length counts bytes.
 Buffer = bytes | memoryview
 
-#: From this size on a buffer is a frame of its own. libzmq's own break-even of copying against sharing is near.
+#: From this size on a buffer is a frame of its own: copying it would cost more than a frame does.
 LARGE_BYTES = 32_768
 
 #: Arrays are read where they lie, so each begins at a multiple of their largest item's size.
-_ALIGNMENT = 8
-_PADDING = [bytes(n) for n in range(_ALIGNMENT)]
+ALIGNMENT = 8
+PADDING = [bytes(n) for n in range(ALIGNMENT)]
 _LENGTH = struct.Struct("=Q")
 
 
@@ -45,13 +45,13 @@ class FrameWriter:
             self._large.append(buffer)
         elif n_bytes:
             self._small.append(buffer)
-            if n_bytes % _ALIGNMENT:
-                self._small.append(_PADDING[-n_bytes % _ALIGNMENT])
+            if n_bytes % ALIGNMENT:
+                self._small.append(PADDING[-n_bytes % ALIGNMENT])
 
     def message(self, header: bytes) -> list[Buffer]:
         """Return what to send."""
         n_bytes = len(header)
-        parts = (_LENGTH.pack(n_bytes), header, _PADDING[-n_bytes % _ALIGNMENT], *self._small)
+        parts = (_LENGTH.pack(n_bytes), header, PADDING[-n_bytes % ALIGNMENT], *self._small)
         return [b"".join(parts), *self._large]
 
 
@@ -84,7 +84,7 @@ class FrameReader:
         stop = start + n_bytes
         if stop > len(self._small):
             raise LinkGarbled(f"expected {n_bytes} more bytes, got {len(self._small) - start}")
-        self._offset = stop + -n_bytes % _ALIGNMENT
+        self._offset = stop + -n_bytes % ALIGNMENT
         return self._small[start:stop]
 
     def close(self) -> None:

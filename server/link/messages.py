@@ -43,7 +43,7 @@ __all__ = [
 
 
 class Hello(msgspec.Struct, array_like=True, tag="hello", frozen=True):
-    """A worker is there, and goes by no table yet. Said again until it has one."""
+    """A worker is there, and goes by no table yet. The first that is said on a connection."""
 
     pid: int
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from server.errors import RowwiseError
+from server.link.connection import Connection
 from server.link.failures import failure_of
 from server.link.frames import FrameWriter
-from server.link.loop_socket import LoopSocket
 from server.link.messages import NOT_TOLD, Answers, AnswersBlock, BatchFacts, Failure, Table, encode
 from server.link.process_watch import ProcessWatch
 
@@ -28,18 +28,10 @@ _log = logging.getLogger(__name__)
 class Ask:
     """One request of a worker, until it is answered."""
 
-    __slots__ = ("_on_waited", "_peer", "handle", "id", "n_rows", "target", "ticket")
+    __slots__ = ("_peer", "handle", "id", "n_rows", "target", "ticket")
 
-    def __init__(
-        self,
-        peer: Peer,
-        request_id: int,
-        target: Target,
-        n_rows: int,
-        on_waited: Callable[[EntryPoint, float], None],
-    ) -> None:
+    def __init__(self, peer: Peer, request_id: int, target: Target, n_rows: int) -> None:
         self._peer = peer
-        self._on_waited = on_waited
         self.id = request_id
         self.target = target
         self.n_rows = n_rows
@@ -71,8 +63,7 @@ class Ask:
         self, outputs: Sequence[Column], start: int, stop: int, queue_s: float, answer: Answer | None = None
     ) -> None:
         """Take its rows of outputs that fit; they are sent at the end of the tick. ``answer`` says how they ran."""
-        self._on_waited(self.target.served, queue_s)
-        self._peer.succeed(_Result(self, outputs, start, stop, queue_s, answer))
+        self._peer.succeed((self, outputs, start, stop, queue_s, answer))
 
     def unfit(self, misfit: str) -> None:
         """Fail: outputs are not as the signature says, by which the worker would read them."""
@@ -107,24 +98,27 @@ class Asked:
         ask.done(answer)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Result:
-    """Where a request's rows lie. ``answer`` says how they ran, if anybody may want to know."""
-
-    ask: Ask
-    outputs: Sequence[Column]
-    start: int
-    stop: int
-    queue_s: float
-    answer: Answer | None
+#: Where a request's rows lie: from here to there in these outputs. How long they waited, and how they ran, if anybody
+#: may want to know. A tuple, as there is one for each request.
+_Result: TypeAlias = "tuple[Ask, Sequence[Column], int, int, float, Answer | None]"
 
 
 class Peer:
-    """A worker's process. ``open`` are its requests that have no answer yet, by its own ids."""
+    """A worker's process. ``open`` are its requests that have no answer yet, by its own ids.
 
-    def __init__(self, identity: bytes, socket: LoopSocket, watch: ProcessWatch, *, seen: int) -> None:
-        self._identity = identity
-        self._socket = socket
+    ``on_waited`` is told how long the rows of how many requests that have their answer waited, seconds.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        watch: ProcessWatch,
+        *,
+        seen: int,
+        on_waited: Callable[[EntryPoint, float, int], None],
+    ) -> None:
+        self._connection = connection
+        self._on_waited = on_waited
         self._watch = watch
         #: The serial of the oldest table that it may still go by.
         self.seen = seen
@@ -141,13 +135,15 @@ class Peer:
 
     def send_table(self, table: Table) -> None:
         """Tell it what serves."""
-        self._socket.send([self._identity, *FrameWriter().message(encode(table))])
+        self._connection.send(FrameWriter().message(encode(table)))
 
     def succeed(self, result: _Result) -> None:
         """Send outputs at the end of the tick."""
-        self.open.pop(result.ask.id, None)
-        self._results.setdefault(result.ask.target, []).append(result)
-        self._flush_soon()
+        ask = result[0]
+        self.open.pop(ask.id, None)
+        self._results.setdefault(ask.target, []).append(result)
+        if not self._flush_is_due:
+            self._flush_soon()
 
     def fail(self, request_id: int, error: RowwiseError) -> None:
         """Send an error at the end of the tick."""
@@ -165,6 +161,7 @@ class Peer:
         """The process has ended, or is to be forgotten: nobody waits for what it asked for."""
         self._has_ended = True
         self._watch.stop()
+        self._connection.close()
         for request_id in list(self.open):
             self.cancel(request_id)
         self.open = {}
@@ -178,12 +175,16 @@ class Peer:
         self._flush_is_due = False
         results, self._results = self._results, {}
         failures, self._failures = self._failures, []
+        for target, done in results.items():
+            # Most of them came in one tick, and so waited equally long.
+            for queue_s, n in Counter([result[4] for result in done]).items():
+                self._on_waited(target.served, queue_s, n)
         if self._has_ended:
             return
         writer = FrameWriter()
         batches = _Batches()
         blocks = [_block(target, done, writer, batches) for target, done in results.items()]
-        self._socket.send([self._identity, *writer.message(encode(Answers(batches.facts, blocks, failures)))])
+        self._connection.send(writer.message(encode(Answers(batches.facts, blocks, failures))))
 
 
 class _Batches:
@@ -193,10 +194,8 @@ class _Batches:
         self.facts: list[BatchFacts] = []
         self._places: dict[int, int] = {}
 
-    def place(self, answer: Answer | None) -> int:
+    def place(self, answer: Answer) -> int:
         """Return where in the message an answer's batch is told of."""
-        if answer is None:
-            return NOT_TOLD
         place = self._places.setdefault(answer.batch_id, len(self.facts))
         if place == len(self.facts):
             self.facts.append(
@@ -212,21 +211,20 @@ def _block(target: Target, done: Sequence[_Result], writer: FrameWriter, batches
         codec.write(writer, [outputs[place][start:stop] for outputs, start, stop in pieces])
     return AnswersBlock(
         target.number,
-        [result.ask.id for result in done],
-        [result.ask.n_rows for result in done],
-        [batches.place(result.answer) for result in done],
-        [result.queue_s for result in done],
+        [ask.id for ask, *_ in done],
+        [ask.n_rows for ask, *_ in done],
+        [NOT_TOLD if answer is None else batches.place(answer) for *_, answer in done],
+        [queue_s for *_, queue_s, _ in done],
     )
 
 
 def _pieces(done: Sequence[_Result]) -> Iterator[tuple[Sequence[Column], int, int]]:
     """Yield the rows of all results in order; those that lie end to end in one batch's outputs as one piece."""
-    first, *others = done
-    outputs, start, stop = first.outputs, first.start, first.stop
-    for result in others:
-        if result.outputs is outputs and result.start == stop:
-            stop = result.stop
+    _, outputs, start, stop, *_ = done[0]
+    for _, own, first, last, *_ in done[1:]:
+        if own is outputs and first == stop:
+            stop = last
             continue
         yield outputs, start, stop
-        outputs, start, stop = result.outputs, result.start, result.stop
+        outputs, start, stop = own, first, last
     yield outputs, start, stop

@@ -102,7 +102,19 @@ class Link(Protocol):
 class RemoteTicket:
     """A request on its way to the engine and back. Written by the worker's end."""
 
-    __slots__ = ("_link", "caller", "deadline_s", "id", "model", "n_rows", "on_done", "priority", "tag", "taker")
+    __slots__ = (
+        "_link",
+        "caller",
+        "deadline_s",
+        "id",
+        "is_done",
+        "model",
+        "n_rows",
+        "on_done",
+        "priority",
+        "tag",
+        "taker",
+    )
 
     def __init__(
         self,
@@ -114,7 +126,7 @@ class RemoteTicket:
         deadline_s: float,
         caller: str | None,
         priority: int | None,
-        on_done: Callable[[RemoteAnswer], None],
+        on_done: Callable[[RemoteAnswer], None] | None,
         taker: Taker | None = None,
         tag: object = None,
     ) -> None:
@@ -122,14 +134,15 @@ class RemoteTicket:
         self.id = request_id
         self.model = model
         self.n_rows = n_rows
-        #: Takes its rows together with others', if it was asked for with them; then ``on_done`` takes errors alone.
+        #: Takes its rows or its error, by its tag, if it was asked for together with others; else ``on_done`` does.
         self.taker = taker
         self.tag = tag
         self.deadline_s = deadline_s
         self.caller = caller
         self.priority = priority
-        #: None once it was called.
-        self.on_done: Callable[[RemoteAnswer], None] | None = on_done
+        self.on_done = on_done
+        #: True once it was answered.
+        self.is_done = False
 
     def cancel(self) -> bool:
         """Take it back, as far as it isn't executed."""

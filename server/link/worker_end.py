@@ -1,9 +1,10 @@
 """A worker's end of the link: sends rows, takes answers, and knows whether the engine is there.
 
-Theory of operation. Each engine process is met anew: the worker says hello on a fresh socket, again and again until it
-gets a table, and watches the process that sent it. When that process ends, however it does, everything that waits
-for it fails at once, and the socket is thrown away with what was never sent: a request that was given up must not
-reach the next engine. So a request is with one engine process or with none, and is answered once.
+Theory of operation. Each engine process is met anew: the worker tries to connect, again and again until somebody
+listens, says hello, gets a table, and watches the process that sent it. When that process or the connection ends,
+however it does, everything that waits for it fails at once, and the connection is thrown away with what was never sent:
+a request that was given up must not reach the next engine. So a request is with one engine process or with none, and is
+answered once.
 
 A request that is far past its deadline without an answer is given up here: an engine that hangs is not gone.
 """
@@ -21,14 +22,12 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-import zmq
-
 from server.batching import Cancelled, DeadlineExceeded
 from server.errors import RowwiseError
+from server.link.connection import Connection
 from server.link.errors import EngineGone, LinkGarbled
 from server.link.failures import error_of
 from server.link.frames import Buffer, FrameReader, FrameWriter
-from server.link.loop_socket import LoopSocket
 from server.link.messages import NOT_TOLD, Answers, Asks, AsksBlock, Hello, Seen, Table, decode_from_engine, encode
 from server.link.process_watch import ProcessWatch
 from server.link.remote_catalog import RemoteCatalog
@@ -41,8 +40,8 @@ __all__ = ["WorkerEnd"]
 
 _log = logging.getLogger(__name__)
 
-#: Between two hellos.
-_HELLO_S = 0.5
+#: Between two looks whether an engine listens.
+_LOOK_S = 0.05
 #: Between two looks for requests that an engine that hangs will not answer, and how far past their deadline they are.
 _SWEEP_S = 0.5
 _OVERDUE_S = 2.0
@@ -59,11 +58,10 @@ class _Parcel:
 
 
 class WorkerEnd:
-    """Speaks to the engine at ``address``. Everything is called on the event loop's thread, after ``start``."""
+    """Speaks to the engine at ``address``, a path. Everything is called on the event loop's thread, after ``start``."""
 
-    def __init__(self, address: str, *, pid: int, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+    def __init__(self, address: str, *, pid: int) -> None:
         self._address = address
-        self._context = context
         self._hello = Hello(pid)
         self.catalog = RemoteCatalog(self)
         #: Why there is no engine; None exactly while there is one.
@@ -76,19 +74,19 @@ class WorkerEnd:
         self._cancels: list[int] = []
         self._flush_is_due = False
         self._watch: ProcessWatch | None = None
+        self._connection: Connection | None = None
 
     def start(self) -> None:
         """Begin to look for an engine."""
         self._loop = asyncio.get_running_loop()
-        self._meet()
+        self._meeting = self._loop.create_task(self._meet())
         self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
 
     def close(self) -> None:
         """Speak to nobody any more. Requests that wait fail."""
         self._timer.cancel()
+        self._meeting.cancel()
         self._lose("the server is stopping")
-        self._greeting.cancel()
-        self._socket.close()
 
     def ask(
         self,
@@ -137,7 +135,7 @@ class WorkerEnd:
                 deadline_s=deadline_s,
                 caller=caller,
                 priority=None,
-                on_done=partial(taker.ended, tag),
+                on_done=None,
                 taker=taker,
                 tag=tag,
             )
@@ -165,7 +163,7 @@ class WorkerEnd:
 
         False if it was answered.
         """
-        if ticket.on_done is None:
+        if ticket.is_done:
             return False
         if self._take_out(ticket):
             del self._waiting[ticket.id]
@@ -201,11 +199,17 @@ class WorkerEnd:
         cancels, self._cancels = self._cancels, []
         writer = FrameWriter()
         blocks = [_block(model, parcels, writer) for model, parcels in outbox.items()]
-        self._socket.send(writer.message(encode(Asks(blocks, cancels))))
+        self._say(writer.message(encode(Asks(blocks, cancels))))
+
+    def _say(self, frames: Sequence[Buffer]) -> None:
+        assert self._connection is not None, "there is an engine"
+        self._connection.send(frames)
 
     # Receiving.
 
-    def _on_message(self, frames: list[Buffer]) -> None:
+    def _on_message(self, connection: Connection, frames: list[Buffer]) -> None:
+        if connection is not self._connection:
+            return  # it was given up
         reader = FrameReader(frames)
         message = decode_from_engine(reader.header)
         if isinstance(message, Answers):
@@ -215,13 +219,12 @@ class WorkerEnd:
 
     def _take_table(self, table: Table) -> None:
         if self._watch is None:
-            self._greeting.cancel()
             self._watch = ProcessWatch(table.pid, self._on_engine_exit)
             self.missing = None
         self.catalog.take(table)
         # What was decided by the table before leaves before the engine is told that it may forget it.
         self._flush()
-        self._socket.send(FrameWriter().message(encode(Seen(table.serial))))
+        self._say(FrameWriter().message(encode(Seen(table.serial))))
 
     def _take_answers(self, answers: Answers, reader: FrameReader) -> None:
         done: list[tuple[RemoteTicket, Sequence[Column], int, float, int]] = []
@@ -244,24 +247,35 @@ class WorkerEnd:
 
     # The engine's coming and going.
 
-    def _meet(self) -> None:
-        self._socket = LoopSocket(
-            zmq.DEALER, self._address, binds=False, on_message=self._on_message, context=self._context
-        )
-        self._greet()
+    async def _meet(self) -> None:
+        """Connect as soon as somebody listens, and say who this is."""
+        make = partial(Connection, self._on_message, self._on_lost)
+        while True:
+            try:
+                _, connection = await self._loop.create_unix_connection(make, self._address)
+            except OSError:
+                await asyncio.sleep(_LOOK_S)
+                continue
+            if connection.is_open:
+                self._connection = connection
+                self._say(FrameWriter().message(encode(self._hello)))
+                return
 
-    def _greet(self) -> None:
-        self._socket.send(FrameWriter().message(encode(self._hello)))
-        self._greeting = self._loop.call_later(_HELLO_S, self._greet)
+    def _on_lost(self, connection: Connection) -> None:
+        if connection is self._connection:
+            self._on_engine_exit()
 
     def _on_engine_exit(self) -> None:
-        _log.error("the engine process has ended; %d requests of this worker fail", len(self._waiting))
+        if self.missing is None:
+            _log.error("the engine process has ended; %d requests of this worker fail", len(self._waiting))
         self._lose("the engine process ended and is being started again")
-        self._socket.close()
-        self._meet()
+        self._meeting = self._loop.create_task(self._meet())
 
     def _lose(self, why: str) -> None:
         self.missing = why
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
@@ -301,19 +315,22 @@ def _block(model: RemoteModel, parcels: Sequence[_Parcel], writer: FrameWriter) 
 
 
 def _answer(ticket: RemoteTicket, answer: RemoteAnswer) -> None:
-    on_done, ticket.on_done = ticket.on_done, None
-    if on_done is None:
+    if ticket.is_done:
         return
+    ticket.is_done = True
     try:
-        on_done(answer)
+        if ticket.taker is not None:
+            ticket.taker.ended(ticket.tag, answer)
+        elif ticket.on_done is not None:
+            ticket.on_done(answer)
     except Exception:  # noqa: BLE001 - one caller's fault must not reach the others of the same message
         _log.exception("on_done of a request to model %r failed", ticket.model.name)
 
 
 def _ran(ticket: RemoteTicket, columns: Sequence[Column], start: int, queue_s: float) -> None:
-    on_done, ticket.on_done = ticket.on_done, None
-    if on_done is None:
+    if ticket.is_done:
         return
+    ticket.is_done = True
     assert ticket.taker is not None, "it was asked for with others"
     try:
         ticket.taker.ran(ticket.tag, columns, start, start + ticket.n_rows, queue_s)

@@ -29,8 +29,8 @@ class RuntimeDirectory:
 
     @property
     def link(self) -> str:
-        """The ZeroMQ address of the engine."""
-        return f"ipc://{self.path / 'link.sock'}"
+        """The socket of the engine's end of the link."""
+        return str(self.path / "link.sock")
 
     @property
     def http(self) -> Path:

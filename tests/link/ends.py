@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-import zmq
 
 from server.errors import RowwiseError
 from server.link.engine_end import EngineEnd
@@ -193,15 +192,12 @@ class Ends:
         self._engine_starts = engine_starts
         self.serving = [Serving(model) for model in models]
         self.waits: list[tuple[str, float]] = []
-        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._directory = tempfile.TemporaryDirectory()
-        self.address = f"ipc://{Path(self._directory.name) / 'link'}"
+        self.address = str(Path(self._directory.name) / "link")
         self.engine_process = Process()
         self.worker_processes = [Process() for _ in range(n_workers)]
         self.engine = self.new_engine(self.engine_process.pid)
-        self.workers = [
-            WorkerEnd(self.address, pid=process.pid, context=self.context) for process in self.worker_processes
-        ]
+        self.workers = [WorkerEnd(self.address, pid=process.pid) for process in self.worker_processes]
         self.worker = self.workers[0]
 
     def new_engine(self, pid: int) -> EngineEnd:
@@ -209,8 +205,7 @@ class Ends:
             self.address,
             pid=pid,
             serving=lambda: self.serving,
-            on_waited=lambda served, queue_s: self.waits.append((served.name, queue_s)),
-            context=self.context,
+            on_waited=lambda served, queue_s, n: self.waits.extend([(served.name, queue_s)] * n),
         )
 
     def model(self, name: str = "sum", *, worker: int = 0) -> RemoteModel:
@@ -218,7 +213,7 @@ class Ends:
 
     async def __aenter__(self) -> Self:
         if self._engine_starts:
-            self.engine.start()
+            await self.engine.start()
         for worker in self.workers:
             worker.start()
         if self._engine_starts:
@@ -231,7 +226,6 @@ class Ends:
         for worker in self.workers:
             worker.close()
         self.engine.close()
-        self.context.term()
         for process in (self.engine_process, *self.worker_processes):
             process.close()
         self._directory.cleanup()

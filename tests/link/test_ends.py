@@ -11,8 +11,8 @@ import pytest
 from server.batching import Cancelled, DeadlineExceeded, ExampleFailed, QueueFull
 from server.errors import RowwiseError
 from server.link import worker_end
+from server.link.connection import Connection
 from server.link.errors import EngineGone
-from server.link.loop_socket import LoopSocket
 from server.protocol import Rows
 from server.store.errors import ModelNotFound, ModelNotReady
 from tests.link.ends import ECHO, Answer, Asked, Ends, Model, Serving, ask, run, until
@@ -61,15 +61,15 @@ def test_a_requests_priority_and_caller_arrive_with_it() -> None:
 
 def test_requests_of_one_tick_travel_in_one_message_and_so_do_their_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
-    send = LoopSocket.send
+    send = Connection.send
 
-    def counting(self: LoopSocket, frames: object) -> None:
+    def counting(self: Connection, frames: object) -> None:
         sent.append(1)
         send(self, frames)  # type: ignore[arg-type]
 
     async def test() -> None:
         async with Ends(Model(), Model("other")) as ends:
-            monkeypatch.setattr(LoopSocket, "send", counting)
+            monkeypatch.setattr(Connection, "send", counting)
             asked = [ask(ends.model(name), value) for value in range(50) for name in ("sum", "other")]
             for place, each in enumerate(asked):
                 assert np.asarray((await each.answer()).outputs[0]).tolist() == [3 * (place // 2)]
@@ -218,7 +218,7 @@ def test_when_the_engine_is_killed_everything_that_waits_fails_at_once_and_the_n
             asked = [ask(remote, n) for n in range(3)]
             await until(lambda: len(model.requests) == 3)
             ends.engine.close()
-            # Sent to nobody: ZeroMQ would keep it for whoever binds next.
+            # Sent to nobody, and not to be kept for whoever listens next.
             unsent = ask(remote, 9)
             await asyncio.sleep(0)
             ends.engine_process.kill()
@@ -234,7 +234,7 @@ def test_when_the_engine_is_killed_everything_that_waits_fails_at_once_and_the_n
             fresh = Model()
             ends.serving = [Serving(fresh)]
             ends.engine = ends.new_engine(ends.worker_processes[0].pid)
-            ends.engine.start()
+            await ends.engine.start()
             await until(lambda: ends.worker.missing is None)
             assert np.asarray((await ask(ends.model(), 4).answer()).outputs[0]).tolist() == [12]
             assert [request.rows.columns[0][0][0] for request in fresh.requests] == [4]
@@ -247,7 +247,7 @@ def test_a_worker_may_be_there_before_the_engine() -> None:
         async with Ends(Model(), engine_starts=False) as ends:
             await asyncio.sleep(0.05)
             assert ends.worker.missing is not None
-            ends.engine.start()
+            await ends.engine.start()
             await until(lambda: ends.worker.missing is None)
             assert (await ask(ends.model(), 1).answer()).error is None
 
@@ -296,7 +296,8 @@ def test_a_model_that_goes_on_serving_stays_the_same_object_and_one_that_left_is
 def test_a_worker_that_has_ended_does_not_hold_up_a_switch() -> None:
     async def test() -> None:
         async with Ends(Model(), n_workers=2) as ends:
-            ends.workers[1]._socket.close()
+            transport = ends.workers[1]._connection._transport
+            transport.pause_reading()
             announcing = asyncio.ensure_future(ends.engine.announce())
             await asyncio.sleep(0.05)
             assert not announcing.done()

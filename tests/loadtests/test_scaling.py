@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from loadtests.scaling import Demand, bounds, markdown
+from loadtests.scaling import Demand, bound_here, bounds, markdown
 
 _INLINE = Demand(
     http_workers=2,
@@ -68,6 +68,19 @@ def test_a_machine_of_one_core_is_refused() -> None:
 
 
 def test_the_page_names_each_size_of_machine_and_what_is_full_there() -> None:
-    page = markdown("digits", [dataclasses.replace(_INLINE, http_workers=0, worker_s=0.0), _INLINE])
+    page = markdown("digits", [dataclasses.replace(_INLINE, http_workers=0, worker_s=0.0), _INLINE], cores_here=2)
     assert "| 64 | with HTTP workers | 50,000 | event loop with execution | 3 | on the loop |" in page
     assert "| 4 | one process | 50,000 | event loop with execution | 0 | on the loop |" in page
+
+
+def test_here_whoever_asks_has_a_share_of_the_cores() -> None:
+    assert bound_here(dataclasses.replace(_INLINE, driver_s=30e-6), 2) == (pytest.approx(20_000), "cores")
+    assert bound_here(dataclasses.replace(_INLINE, driver_s=30e-6), 64) == (pytest.approx(1 / 30e-6), "driver")
+    assert bound_here(_INLINE, 64) == (pytest.approx(40_000), "HTTP workers")
+
+
+def test_the_page_says_how_near_a_run_came_to_what_it_could_do() -> None:
+    ran = dataclasses.replace(_HEAVY, requests_per_s=4_000.0, driver_s=40e-6)
+    assert "| 5,000 | execution | 4,000 | 0.80 |" in markdown(
+        "m", [dataclasses.replace(ran, http_workers=0, worker_s=0.0), ran], cores_here=4
+    )
