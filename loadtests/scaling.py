@@ -22,6 +22,7 @@ import shutil
 import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -265,19 +266,27 @@ def _measured_row(demand: Demand, cores_here: int) -> str:
 
 @contextmanager
 def _servers(store: Path, copies: Path, model: str) -> Iterator[dict[int, Server]]:
-    """Start a server with each number of workers, all on copies of one store, in the directory ``copies``."""
-    with Server("builds", lambda port: rowwise_command(port, store=store, models=[model]), timeout_s=900.0):
-        pass
-    with ExitStack() as running:
-        servers = {}
-        for workers in _WORKERS:
-            own = copies / f"{model}-{workers}"
-            shutil.copytree(store, own, symlinks=True)
+    """Start a server with each number of workers, all on copies of one store, in the directory ``copies``.
 
-            def command(port: int, own: Path = own, workers: int = workers) -> list[str]:
-                return [*rowwise_command(port, store=own), "--http-workers", str(workers)]
+    A store that is there already has what was built for an earlier run.
+    """
+    if not store.exists():
+        with Server("builds", lambda port: rowwise_command(port, store=store, models=[model]), timeout_s=900.0):
+            pass
+    servers = {}
+    for workers in _WORKERS:
+        own = copies / f"{model}-{workers}"
+        shutil.copytree(store, own, symlinks=True)
 
-            servers[workers] = running.enter_context(Server(f"{workers} workers", command, timeout_s=300.0))
+        def command(port: int, own: Path = own, workers: int = workers) -> list[str]:
+            return [*rowwise_command(port, store=own), "--http-workers", str(workers)]
+
+        servers[workers] = Server(f"{workers} workers", command, timeout_s=300.0)
+    with ExitStack() as running, ThreadPoolExecutor(len(servers)) as starting:
+        for server in servers.values():
+            running.callback(server.stop)
+        # They load TensorFlow, each on a core of its own.
+        list(starting.map(Server.__enter__, servers.values()))
         yield servers
 
 
