@@ -14,6 +14,7 @@
     chaos        `make chaos`: faults, and an account of every request in a ledger
     large_tensors what tensors of a megabyte cost by form of request, and how many copies of them there are
     small_models what both register: functions that are checked without TensorFlow
+    workers      what HTTP workers cost, without a model
     demo         `make demo`
     keepalive    connections of all drivers
     ports        a free one, for who must be told which

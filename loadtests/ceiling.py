@@ -151,7 +151,7 @@ def _command(
     callers: Annotated[str, typer.Option(help="Numbers of callers, separated by commas.")] = "32,128",
     repeats: Annotated[int, typer.Option(min=1, help="Interleaved runs.")] = 5,
     duration_s: Annotated[float, typer.Option(min=0.01, help="Of each run; the ceiling gets half.")] = 1.0,
-    store: Annotated[Path | None, typer.Option(help="Keep what is built there, and take it if it is there.")] = None,
+    store: Annotated[Path | None, typer.Option(help="Keep what is made there, and take it if it is there.")] = None,
 ) -> None:
     """Measure ceiling and served throughput in turn, and print the share."""
     if model not in MODELS:
@@ -159,18 +159,27 @@ def _command(
     cores, console = Cores.here(), terminal()
     with ExitStack() as running:
         scratch = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="rowwise-ceiling-")))
-        kept = scratch / "store" if store is None else store
-        file = make(model, scratch)
+        kept = scratch if store is None else store
+        file = kept / f"{model}.json"
+        if not file.exists():
+            kept.mkdir(parents=True, exist_ok=True)
+            file = make(model, kept)
         server = Server(
-            "rowwise", lambda port: rowwise_command(port, store=kept, models=[model]), core=cores.server, timeout_s=900
+            "rowwise",
+            lambda port: rowwise_command(port, store=kept / model, models=[model]),
+            core=cores.server,
+            timeout_s=900,
         )
         running.enter_context(server)
         alone = ProcessPoolExecutor(
-            1, mp_context=get_context("spawn"), initializer=_open, initargs=(cores.server, _artifact(kept, model), file)
+            1,
+            mp_context=get_context("spawn"),
+            initializer=_open,
+            initargs=(cores.server, _artifact(kept / model, model), file),
         )
         running.callback(alone.shutdown, cancel_futures=True)
         predict = load(file)
-        name, output = _names(kept, model)
+        name, output = _names(kept / model, model)
         workloads = {form: each for form, each in forms_of(predict, name=name, output=output).items() if form in _FORMS}
         found: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
         for _ in range(repeats):

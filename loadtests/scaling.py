@@ -273,6 +273,7 @@ def _servers(store: Path, copies: Path, model: str) -> Iterator[dict[int, Server
     if not store.exists():
         with Server("builds", lambda port: rowwise_command(port, store=store, models=[model]), timeout_s=900.0):
             pass
+    copies.mkdir(exist_ok=True)
     servers = {}
     for workers in _WORKERS:
         own = copies / f"{model}-{workers}"
@@ -294,7 +295,7 @@ def _command(
     models: Annotated[str, typer.Option(help="Example models, separated by commas.")] = "digits,digits_convnet,lstm",
     callers: Annotated[str, typer.Option(help="Numbers of callers, separated by commas.")] = "32,128",
     repeats: Annotated[int, typer.Option(min=1, help="Interleaved runs, of which the medians count.")] = 3,
-    store: Annotated[Path | None, typer.Option(help="Keep what is built there, and take it if it is there.")] = None,
+    store: Annotated[Path | None, typer.Option(help="Keep what is made there, and take it if it is there.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the tables there, as Markdown.")] = None,
 ) -> None:
     """Measure what a request demands of each part, and say what larger machines can do."""
@@ -303,8 +304,11 @@ def _command(
     with tempfile.TemporaryDirectory(prefix="rowwise-scaling-") as name, DriverProcess() as driver:
         directory = Path(name)
         for model in models.split(","):
-            file = workload.make(model, directory)
-            with _servers((directory / "built" if store is None else store) / model, directory, model) as servers:
+            kept = directory if store is None else store
+            file = kept / f"{model}.json"
+            if not file.exists():
+                file = workload.make(model, kept)
+            with _servers(kept / model, directory / "copies", model) as servers:
                 found = [
                     demand
                     for n in callers.split(",")
