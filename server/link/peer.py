@@ -141,13 +141,17 @@ class Peer:
         """Send outputs at the end of the tick."""
         ask = result[0]
         self.open.pop(ask.id, None)
+        # What it leads to leads back to it, and only the cycle collector would find them.
+        ask.handle = None
         self._results.setdefault(ask.target, []).append(result)
         if not self._flush_is_due:
             self._flush_soon()
 
     def fail(self, request_id: int, error: RowwiseError) -> None:
         """Send an error at the end of the tick."""
-        self.open.pop(request_id, None)
+        ask = self.open.pop(request_id, None)
+        if ask is not None:
+            ask.handle = None
         self._failures.append(failure_of(request_id, error))
         self._flush_soon()
 

@@ -148,6 +148,11 @@ class RemoteTicket:
         """Take it back, as far as it isn't executed."""
         return self._link.cancel(self)
 
+    def end(self) -> None:
+        """Note that it is answered, and let go of who was: they hold it, and a collection would have to find them."""
+        self.is_done = True
+        self.taker = self.tag = self.on_done = None
+
 
 class RemoteModel:
     """One entry point of a version that serves. ``derivatives`` are the version's others, on its prediction alone."""

@@ -317,12 +317,13 @@ def _block(model: RemoteModel, parcels: Sequence[_Parcel], writer: FrameWriter) 
 def _answer(ticket: RemoteTicket, answer: RemoteAnswer) -> None:
     if ticket.is_done:
         return
-    ticket.is_done = True
+    taker, tag, on_done = ticket.taker, ticket.tag, ticket.on_done
+    ticket.end()
     try:
-        if ticket.taker is not None:
-            ticket.taker.ended(ticket.tag, answer)
-        elif ticket.on_done is not None:
-            ticket.on_done(answer)
+        if taker is not None:
+            taker.ended(tag, answer)
+        elif on_done is not None:
+            on_done(answer)
     except Exception:  # noqa: BLE001 - one caller's fault must not reach the others of the same message
         _log.exception("on_done of a request to model %r failed", ticket.model.name)
 
@@ -330,9 +331,10 @@ def _answer(ticket: RemoteTicket, answer: RemoteAnswer) -> None:
 def _ran(ticket: RemoteTicket, columns: Sequence[Column], start: int, queue_s: float) -> None:
     if ticket.is_done:
         return
-    ticket.is_done = True
-    assert ticket.taker is not None, "it was asked for with others"
+    taker, tag = ticket.taker, ticket.tag
+    assert taker is not None, "it was asked for with others"
+    ticket.end()
     try:
-        ticket.taker.ran(ticket.tag, columns, start, start + ticket.n_rows, queue_s)
+        taker.ran(tag, columns, start, start + ticket.n_rows, queue_s)
     except Exception:  # noqa: BLE001 - as above
         _log.exception("the taker of a request to model %r failed", ticket.model.name)
