@@ -13,13 +13,12 @@ import asyncio
 import json
 import os
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ import typer
 from rich.table import Table
 
 from loadtests.driver_process import DriverProcess
+from loadtests.ports import free_port
 from loadtests.processes import cpu_s, until
 from loadtests.terminal import terminal
 from loadtests.workload import Workload
@@ -96,9 +96,11 @@ async def _engine(runtime: RuntimeDirectory) -> None:
     """Answer workers until nobody reads what this has counted any more; count at every line that comes."""
     loop, costs = asyncio.get_running_loop(), CostTable({rows: _BATCH_S + _ROW_S * rows for rows in _BUCKETS})
     executor = Spinning(costs)
-    batcher = executor.batcher = Batcher(
-        clock=time.monotonic, executor=executor, defer=loop.call_soon, limits=QueueLimits()
-    )
+
+    def defer(call: Callable[[], None]) -> None:
+        loop.call_soon(call)
+
+    batcher = executor.batcher = Batcher(clock=time.monotonic, executor=executor, defer=defer, limits=QueueLimits())
     model = ServedModel(
         "digits",
         1,
@@ -133,8 +135,7 @@ class _Server:
     """An engine's end and its workers, as processes of this one."""
 
     def __init__(self, n_workers: int) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._runtime = RuntimeDirectory.make()
         names = [f"worker {number + 1}" for number in range(n_workers)]

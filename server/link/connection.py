@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
 
     def _begin_large(self, n_bytes: int, part: memoryview) -> None:
         # Not a bytearray, which would be filled with zeros first.
-        large = memoryview(np.empty(n_bytes, np.uint8))
+        large = np.empty(n_bytes, np.uint8).data
         large[: len(part)] = part
         self._large, self._n_large = large, len(part)
 
