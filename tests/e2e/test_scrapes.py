@@ -36,6 +36,7 @@ def test_metrics_are_those_of_one_worker_only(tmp_path: Path) -> None:
     """With four workers, sums of a scrape are what the clients counted, errors of theirs and of the server's too."""
     options = ("--import-package", "loadtests", "--http-workers", "4", "--max-body-bytes", "4096")
     with ServerProcess(tmp_path / "store", *options) as server:
+        server.wait_ready()
         spec = {**BUILD["tripled"], "import_path": "loadtests.small_models:tripled"}
         answer = httpx.put(f"{server.url}/v1/models/tripled?wait=true", json=spec, timeout=300)
         assert answer.status_code == 200, answer.text
