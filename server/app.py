@@ -166,6 +166,7 @@ class Service:
             engines=settings.engines,
             invariant=settings.invariant,
             after_ready=AfterReady(where_kept()),
+            returning_s=settings.returning_wait_ms * 1e-3,
             on_compared=lambda shadow, result, n_rows, n_differing: metrics.shadow_ran(
                 shadow.model, shadow.version, result, n_rows, n_differing
             ),

@@ -15,7 +15,19 @@ from typing import Any, Literal
 
 from server.after_ready import AfterReady
 from server.artifact import PREDICT
-from server.batching import Batch, Batcher, CostDrift, CostTable, Group, Observer, QueueLimits, Quota, Share
+from server.batching import (
+    Batch,
+    Batcher,
+    CostDrift,
+    CostTable,
+    Group,
+    Observer,
+    Policy,
+    QueueLimits,
+    Quota,
+    Returning,
+    Share,
+)
 from server.derivatives import ServedDerivative
 from server.engine import EnginePool, GroupRunner, LoadedModel
 from server.engine.devices import devices_for, seen_devices
@@ -27,9 +39,10 @@ from server.tensorflow_notices import load_tensorflow, notices_held
 
 __all__ = ["GroupKey", "Host", "Hosted"]
 
-#: What a batch costs beside its graph: planning, staging, dividing the results. The planner would split too finely
-#: without it. Measured by benchmarks/core_overhead.py and a profile of the running server.
-_HAND_OVER_S = 40e-6
+#: What a batch costs beside its graph: planning, staging, dividing the results, and a graph that finds the processor's
+#: caches cold. The planner would split too finely without it: at 40 us, 29 rows of the 64-256-256-10 MLP ran as 16, 8
+#: and 5 on a machine where each batch took 80 to 110 us beside its graph, and a sixth of the throughput was lost.
+_HAND_OVER_S = 100e-6
 #: A copy for each engine, and what each group's batches cost.
 _Loaded = tuple[tuple[LoadedModel, ...], dict[tuple[str, tuple[int, ...]], CostTable]]
 
@@ -65,8 +78,9 @@ class Host:
     """Runs loaded models on engine threads, driven by one event loop.
 
     ``engines`` is how many, or "auto" for one on each accelerator. ``invariant``: all models are served in invariant
-    mode, not only those that ask for it. ``statistics`` are those that ``observer`` keeps. ``start`` needs a
-    running loop. Loading and unloading happen on a thread of their own, one at a time.
+    mode, not only those that ask for it. ``statistics`` are those that ``observer`` keeps. ``returning_s``: how long a
+    batch waits for callers who were just answered. ``start`` needs a running loop. Loading and unloading happen on a
+    thread of their own, one at a time.
     """
 
     def __init__(
@@ -79,11 +93,13 @@ class Host:
         after_ready: AfterReady | None = None,
         on_compared: Callable[[Shadow, str, int, int], None] = lambda shadow, result, n_rows, n_differing: None,
         statistics: Statistics | None = None,
+        returning_s: float = 0.0,
     ) -> None:
         self._statistics = Statistics() if statistics is None else statistics
         self._on_compared = on_compared
         self.after_ready = AfterReady(None) if after_ready is None else after_ready
         self._limits = limits
+        self._policy = Policy(returning_s=returning_s)
         self._engines = engines
         self._invariant = invariant
         self._observer = observer
@@ -108,6 +124,7 @@ class Host:
             defer=self._defer,
             limits=self._limits,
             observer=self._observer,
+            policy=self._policy,
         )
         self._engine.start_threads(self._finished, backlog_s=lambda: self.batcher.backlog_s)
         self.shadows = ShadowRunner(
@@ -167,6 +184,7 @@ class Host:
         quota = Quota(queue_rows, self._limits.max_bytes)
         share = self._shares.setdefault(name, Share())
         groups: dict[str, dict[tuple[int, ...], Group]] = {}
+        returning = Returning()
         for entry, lengths in loaded.groups:
             group = Group(
                 GroupKey(name, version, entry, lengths),
@@ -174,6 +192,7 @@ class Host:
                 label=f"model {name!r} version {version}" + ("" if entry == PREDICT else f" ({entry})"),
                 quota=quota,
                 share=share,
+                returning=returning,
             )
             group.drift = CostDrift(group.costs.by_bucket, partial(self._costs_changed, group))
             self._engine.attach(group, [copy.groups[entry, lengths] for copy in copies])
@@ -264,10 +283,11 @@ class Host:
         self._ran_s = self._clock()
         if not self.shadows.any:
             self.batcher.finished(batch, outputs, error)
-            return
-        spans = list(batch.spans)
-        self.batcher.finished(batch, outputs, error)
-        self.shadows.finished(batch, spans, outputs, error)
+        else:
+            spans = list(batch.spans)
+            self.batcher.finished(batch, outputs, error)
+            self.shadows.finished(batch, spans, outputs, error)
+        self._set_timer()
 
     def _costs_changed(self, group: Group, costs_s: Mapping[int, float]) -> None:
         """Work out the rules for the new costs beside the event loop, and plan with them once they are there."""
@@ -285,6 +305,9 @@ class Host:
 
     def _end_of_tick(self, poll: object) -> None:
         poll()  # type: ignore[operator]
+        self._set_timer()
+
+    def _set_timer(self) -> None:
         wakeup_s = self.batcher.next_wakeup_s()
         if wakeup_s is not None and (self._timer is None or wakeup_s < self._timer.when() - _TIMER_SLACK_S):
             if self._timer is not None:

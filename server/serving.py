@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from server.artifact import PREDICT
-from server.batching import PRIORITY, Batcher, CostTable, ExampleFailed, Group, Item, Part
+from server.batching import PRIORITY, Batcher, CostTable, ExampleFailed, Group, Item, Part, Returning
 from server.errors import RowwiseError
 from server.protocol import Column, Rows
 from server.serving_answer import Answer
@@ -152,6 +152,16 @@ class ServedModel:
         return self._batcher.refusal(
             Item(group, 1, None, arrived_s=now_s, deadline_s=deadline_s, on_done=_not_admitted, row_bytes=row_bytes)
         )
+
+    @property
+    def returning(self) -> Returning:
+        """Who was answered and is about to ask again."""
+        return next(iter(self._groups.values())).returning
+
+    def awaits(self, n_rows: int) -> bool:
+        """Return whether so many rows, were they here, would wait for callers who are about to ask again."""
+        group = self._only_group
+        return group is not None and self._batcher.awaits(group, n_rows)
 
     def predict_many(
         self,

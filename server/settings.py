@@ -150,6 +150,9 @@ class Settings(BaseSettings):
     #: Most HTTP connections of a process, TLS handshakes too; None: as many as file descriptors allow. Past it those
     #: that nobody uses are closed first; if all are in use, newcomers get 503, and answers to health probes.
     max_connections: Annotated[int, Field(ge=1)] | None = None
+    #: Longest that a batch waits for callers who were just answered, milliseconds; 0: never. It waits only for those
+    #: who have asked again at once before, and only while a shared batch saves more than that takes.
+    returning_wait_ms: Annotated[float, Field(ge=0, le=1000)] = 5.0
     #: Upper bound on the rows of a batch, whatever was compiled; None has no bound. 1 turns batching off.
     batch_limit: Annotated[int, Field(ge=1)] | None = None
     #: Threads that execute batches, each with sessions and a copy of the variables of its own; "auto" is one for each

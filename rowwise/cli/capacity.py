@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["HAND_OVER_S", "capacity", "costs_with_requests"]
 
 #: What the server adds to each batch: the same as in its own planner (``server.hosting``).
-HAND_OVER_S = 40e-6
+HAND_OVER_S = 100e-6
 
 
 def capacity(

@@ -29,6 +29,7 @@ from server.batching.items import PRIORITY, Batch, Item, Part, Span
 from server.batching.observing import Observers
 from server.batching.plan import Dispatch, Idle, Policy, Reason, Waiting, WaitUntil, plan
 from server.batching.queue import Group, Quota
+from server.batching.returning import Returning
 from server.batching.shares import Share
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "Quota",
     "Reason",
     "Refused",
+    "Returning",
     "RowErrors",
     "Share",
     "Span",

@@ -10,6 +10,7 @@ that is refused can be sent again, one that is admitted and late has cost everyb
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from server.batching.backlog import Backlog
@@ -26,6 +27,7 @@ from server.batching.errors import (
 )
 from server.batching.items import Item
 from server.batching.queue import Group, Quota
+from server.errors import RowwiseError
 
 __all__ = [
     "QueueLimits",
@@ -36,6 +38,7 @@ __all__ = [
     "refuse_full",
     "refuse_late",
     "refuse_overload",
+    "submit_each",
 ]
 
 _MIB = 2**20
@@ -198,3 +201,18 @@ def late(item: Item) -> DeadlineExceeded:
 
 def _duration(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1_000:.3g} ms"
+
+
+def submit_each(items: Sequence[Item], submit: Callable[[Item], None]) -> list[tuple[Item, RowwiseError]]:
+    """Submit items one by one, and return those that were refused, with the reason."""
+    refused: list[tuple[Item, RowwiseError]] = []
+    for item in items:
+        # Nothing leaves the queue meanwhile: who needs no less room than one who was refused is refused too.
+        if refused and item.n_rows >= refused[-1][0].n_rows and item.group.quarantine is None:
+            refused.append((item, refused[-1][1]))
+            continue
+        try:
+            submit(item)
+        except RowwiseError as error:
+            refused.append((item, error))
+    return refused

@@ -34,6 +34,7 @@ from server.batching.observing import GuardedObserver, NullObserver
 from server.batching.pace import Pace
 from server.batching.plan import Dispatch, Policy, WaitUntil, plan
 from server.batching.queue import Group, Quota
+from server.batching.returning import ReturnWaits
 from server.batching.running import Running
 from server.errors import RowwiseError
 
@@ -64,14 +65,14 @@ class Batcher:
         self._limits = limits
         self._observer: Observer = NullObserver() if observer is None else GuardedObserver(observer)
         self._policy = Policy() if policy is None else policy
+        self._waits = ReturnWaits(longest_s=self._policy.returning_s, cost_margin=self._policy.cost_margin)
         self._backlog = Backlog(cost_margin=self._policy.cost_margin)
         self._delivery = Delivery(self._backlog, self._observer, enqueue=self._enqueue)
         self._running = Running()
         self._pace = Pace()
         self._n_batches = 0
         #: True while a poll is arranged for the end of the tick; while poll's loop runs.
-        self._poll_is_due = False
-        self._is_polling = False
+        self._poll_is_due = self._is_polling = False
         #: Every call that may answer items is inside of it, so that idleness is reported after the last answer.
         self._call = Idleness()
         self._is_draining = False
@@ -171,23 +172,10 @@ class Batcher:
             or backlog.n_bytes + n_bytes > self._limits.max_bytes_in_all
             or due_s - max(now_s, self._running.until_s) <= soon_s
         ):
-            return self._submit_each(items)
+            return admission.submit_each(items, self.submit)
         backlog.push_all(items, n_rows, n_bytes)
         self._poll_soon()
         return []
-
-    def _submit_each(self, items: Sequence[Item]) -> list[tuple[Item, RowwiseError]]:
-        refused: list[tuple[Item, RowwiseError]] = []
-        for item in items:
-            # Nothing leaves the queue meanwhile: who needs no less room than one who was refused is refused too.
-            if refused and item.n_rows >= refused[-1][0].n_rows and item.group.quarantine is None:
-                refused.append((item, refused[-1][1]))
-                continue
-            try:
-                self.submit(item)
-            except RowwiseError as error:
-                refused.append((item, error))
-        return refused
 
     def _enqueue(self, item: Item) -> None:
         """Let an item's rows wait, and arrange for a poll."""
@@ -242,8 +230,10 @@ class Batcher:
             finished_s=now_s,
             is_busy=self._backlog.n_rows > 0,
         )
+        if batch.n_returning:
+            group.returning.answered(batch.n_returning, now_s)
         with self._call:
-            ended = self._end_late(batch, now_s) if batch.due_s <= now_s else []
+            ended = self._delivery.end_late(batch, now_s) if batch.due_s <= now_s else []
             if error is not None:
                 ended += [item for item, reason in failures(batch, error) if self._delivery.end(item, reason)]
             try:
@@ -262,7 +252,7 @@ class Batcher:
         It is never later than the moment at which a waiting item can no longer be finished in time, or the deadline of
         one that runs. It may be earlier: calling ``expire`` then does nothing but bring this up to date.
         """
-        alarm_s = min(self._backlog.alarm_s, self._running.due_s)
+        alarm_s = min(self._backlog.alarm_s, self._running.due_s, self._waits.until_s)
         return None if alarm_s == math.inf else alarm_s
 
     def expire(self) -> None:
@@ -276,6 +266,16 @@ class Batcher:
                 ]
             for item in ended:
                 self._delivery.answer(item)
+            if now_s >= self._waits.until_s:
+                self.poll()
+
+    def awaits(self, group: Group, n_coming: int) -> bool:
+        """Return whether rows of ``group`` would wait for callers who return, were ``n_coming`` more admitted now."""
+        self._waits.until_s = math.inf
+        is_idle = not self._running and not self._is_draining and self._executor.free() > 0
+        if not group.returning.n_rows or not is_idle or any(other is not group for other in self._backlog.active):
+            return False
+        return self._waits.awaits(group, n_coming, self._clock(), pace=self._pace.seconds)
 
     def drain(self, on_drained: Callable[[], None] | None = None) -> None:
         """Stop admitting; what waits and runs is finished. ``on_drained`` is called once all of it is answered."""
@@ -335,6 +335,8 @@ class Batcher:
         for group in backlog.active:
             group.observe(now_s)
         n_free = self._executor.free()
+        if len(backlog.active) == 1 and self.awaits(group, 0):
+            return False
         decision = plan(backlog.active, self._policy, now_s, n_free, n_executors=max(1, n_free + len(self._running)))
         if isinstance(decision, Dispatch):
             group = decision.queue
@@ -352,10 +354,12 @@ class Batcher:
         group, bucket = decision.queue, decision.bucket
         n_before = group.n_rows
         spans = group.take(bucket, by_deadline=decision.by_deadline)
-        n_rows = n_bytes = 0
+        n_rows = n_bytes = n_returning = 0
         due_s = math.inf
         for item, start, stop in spans:
             n_rows += stop - start
+            if item.tag is not None:
+                n_returning += stop - start
             n_bytes += (stop - start) * item.row_bytes
             if item.due_s < due_s:
                 due_s = item.due_s
@@ -373,9 +377,11 @@ class Batcher:
             dispatched_s=now_s,
             predicted_s=group.costs.cost(bucket),
             due_s=due_s,
+            n_returning=n_returning,
         )
         self._running.add(batch)
         group.n_running += 1
+        group.returning.dispatched()
         self._backlog.shares.charge(group.share, batch.predicted_s)
         self._observer.dispatched(batch)
         try:
@@ -385,12 +391,6 @@ class Batcher:
                 self.finished(batch, None, error)
             else:
                 _log.exception("the executor failed after it had finished batch %d", batch.id)
-
-    def _end_late(self, batch: Batch, now_s: float) -> list[Item]:
-        """End the items of a batch whose deadline passed before it did."""
-        return [
-            item for item, _, _ in batch.spans if item.due_s <= now_s and self._delivery.end(item, admission.late(item))
-        ]
 
     def _drop_late(self, now_s: float) -> list[Item]:
         """End the waiting items that even the quickest bucket can't finish in time."""

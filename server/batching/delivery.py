@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 
+from server.batching.admission import late
 from server.batching.backlog import Backlog
 from server.batching.errors import ExampleFailed, ExecutionFailed
 from server.batching.interfaces import Observer
@@ -92,6 +93,10 @@ class Delivery:
             return False
         self.drop(item, error)
         return True
+
+    def end_late(self, batch: Batch, now_s: float) -> list[Item]:
+        """End the items of a batch whose deadline passed before it did, and return them."""
+        return [item for item, _, _ in batch.spans if item.due_s <= now_s and self.end(item, late(item))]
 
     def drop(self, item: Item, error: RowwiseError) -> Item:
         """End an item without its result. The caller answers it once the state is true again."""

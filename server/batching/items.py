@@ -26,11 +26,12 @@ Span = tuple["Item", int, int]
 class Item:
     """One request's rows of one group.
 
-    ``payload`` is the caller's own, as is ``tag``; the core never looks at them. Several items may share a payload,
-    whose row ``first`` is then this item's row 0. For each row that waits, ``row_bytes`` are counted. ``caller`` is who
-    sent it, as far as the surroundings can tell; None is nobody in particular. Times are readings of the batcher's
-    clock, in seconds; ``deadline_s`` None means that the item may wait as long as it takes. Of two items the one with
-    the lower ``priority`` goes first, within the bounds that ``queue`` tells.
+    ``payload`` is the caller's own, as is ``tag``; the core never looks at them. Where there is a tag, somebody tells
+    when the sender is back after the answer (``returning``). Several items may share a payload, whose row ``first`` is
+    then this item's row 0. For each row that waits, ``row_bytes`` are counted. ``caller`` is who sent it, as far as the
+    surroundings can tell; None is nobody in particular. Times are readings of the batcher's clock, in seconds;
+    ``deadline_s`` None means that the item may wait as long as it takes. Of two items the one with the lower
+    ``priority`` goes first, within the bounds that ``queue`` tells.
     ``on_done`` is called exactly once for an admitted item, on the thread that drives the batcher. By then
     ``error`` is set, or ``parts`` cover the rows from 0 to ``n_rows`` in order.
     """
@@ -135,6 +136,7 @@ class Batch:
         "group",
         "id",
         "load",
+        "n_returning",
         "n_rows",
         "n_waiting",
         "predicted_s",
@@ -157,6 +159,7 @@ class Batch:
         n_waiting: int = 0,
         load: float = 0.0,
         due_s: float = math.inf,
+        n_returning: int = 0,
     ) -> None:
         self.id = batch_id
         self.group = group
@@ -167,6 +170,8 @@ class Batch:
         self.n_rows = n_rows
         #: Rows of the group that waited when it was planned, its own among them.
         self.n_waiting = n_waiting
+        #: Rows whose senders' return is told.
+        self.n_returning = n_returning
         #: What arrived then, as a share of the best throughput.
         self.load = load
         self.reason = reason

@@ -93,16 +93,20 @@ class Policy:
     it is. Higher answers fewer requests late and refuses more that would have been in time.
     ``fair_within_s``: how much more execution time a model may have had than another whose rows wait. Longer keeps
     nearer to the order of arrival, shorter makes a flood felt less by the callers of other models.
+    ``returning_s``: how long at most a batch waits for callers who were just answered (``returning``). 0: not at all.
     """
 
     cost_margin: float = 1.0
     fair_within_s: float = 5e-3
+    returning_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not (self.cost_margin > 0 and math.isfinite(self.cost_margin)):
             raise ValueError(f"cost_margin is {self.cost_margin!r}: expected a positive number")
         if not self.fair_within_s >= 0:
             raise ValueError(f"fair_within_s is {self.fair_within_s!r}: expected a number of at least 0")
+        if not 0 <= self.returning_s < math.inf:
+            raise ValueError(f"returning_s is {self.returning_s!r}: expected a number of at least 0")
 
 
 class Reason(StrEnum):

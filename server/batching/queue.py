@@ -21,6 +21,7 @@ from server.batching.drift import CostDrift
 from server.batching.items import PRIORITY, Item, Span
 from server.batching.lane import Lane
 from server.batching.quarantine import Quarantine
+from server.batching.returning import Returning
 from server.batching.shares import Share
 
 __all__ = ["Group", "Quota"]
@@ -51,9 +52,9 @@ class Group:
     """Rows that may share a batch: one model version, entry point and padded shape.
 
     ``key`` tells groups apart in logs and metrics, ``label`` names the model in messages to callers. Without a
-    ``quota`` the group gets one of its own from the batcher's limits, and without a ``share`` one of its own of the
-    executor's time. A group belongs to one batcher. ``home``: the group whose graphs run it, if it is another's
-    quarantine.
+    ``quota`` the group gets one of its own from the batcher's limits, without a ``share`` one of its own of the
+    executor's time, and without ``returning`` callers of its own. A group belongs to one batcher. ``home``: the group
+    whose graphs run it, if it is another's quarantine.
     """
 
     __slots__ = (
@@ -74,6 +75,7 @@ class Group:
         "oldest_s",
         "quarantine",
         "quota",
+        "returning",
         "share",
     )
 
@@ -85,6 +87,7 @@ class Group:
         label: str | None = None,
         quota: Quota | None = None,
         share: Share | None = None,
+        returning: Returning | None = None,
         home: Group | None = None,
     ) -> None:
         self.key = key
@@ -107,6 +110,7 @@ class Group:
         self.n_running = 0
         #: How many rows a second come in; brought up to date by the batcher.
         self.arrivals = ArrivalRate(costs.cost(costs.buckets[-1]))
+        self.returning = Returning() if returning is None else returning
         #: What has arrived lately, as a share of what one executor could run.
         self.load = 0.0
         #: True: nothing more is admitted.

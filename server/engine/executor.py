@@ -23,8 +23,9 @@ from server.engine.model import GroupRunner
 __all__ = ["EngineThread"]
 
 #: Batches whose measured cost is at most this run on the event loop's thread. With 32 callers of the 64-256-256-10
-#: MLP on one core a thread served three quarters of the requests that it serves inline.
-_INLINE_S = 400e-6
+#: MLP on one core a thread served three quarters of the requests that it serves inline; at 128 five sixths, where its
+#: largest bucket takes half a millisecond.
+_INLINE_S = 1e-3
 #: With more work than this behind it, a small batch goes to the thread too: the event loop has to read and answer.
 _INLINE_BACKLOG_S = 2e-3
 #: What runs in the thread waits for the interpreter lock, up to 5 ms each time; shorter times than this tell of the

@@ -204,6 +204,15 @@ class RemoteModel:
     def refuses_all(self, *, timeout_s: float | None, spent_s: float) -> RowwiseError | None:
         """Return None: only the engine knows how much waits, and answers who is refused."""
 
+    @property
+    def returning(self) -> None:
+        """Return None: the engine does not see who is back."""
+        return None
+
+    def awaits(self, n_rows: int) -> bool:  # noqa: ARG002 - as every model
+        """Return False: it is the engine that waits."""
+        return False
+
     def predict_many(
         self,
         rows: Rows,

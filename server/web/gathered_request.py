@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Protocol
 
+from server.batching import Returning
 from server.protocol import BodyFormat, Encoded, Octets
 from server.rights import Rate
+from server.web.comeback import Comeback
 from server.web.paths import VerbPath
 from server.web.predict import PredictCall
-from server.web.status import CLIENT_GONE, Reply
+from server.web.status import CLIENT_GONE, OK, Reply
 
 __all__ = ["GatheredRequest", "Together"]
 
@@ -37,6 +40,7 @@ class GatheredRequest:
         "rate",
         "received_s",
         "reply",
+        "returning",
         "timeout_s",
         "together",
         "wire",
@@ -64,6 +68,8 @@ class GatheredRequest:
         self.body: list[Octets] = []
         #: What its rows are charged to, beyond the first; None: nothing.
         self.rate: Rate | None = None
+        #: Who counts on its caller to ask again, where it is answered alone; None: nobody does.
+        self.returning: Returning | None = None
         #: True: nobody waits for it; and the status that is counted then.
         self.is_gone = False
         self.gone_status = CLIENT_GONE
@@ -89,6 +95,11 @@ class GatheredRequest:
         """The id that it came with, or has been given."""
         return self._request_id
 
+    @property
+    def comeback(self) -> Comeback:
+        """Who is told of its answer, and of the next request of its connection."""
+        raise NotImplementedError
+
     def new_request_id(self) -> str:
         """Make an id for a request that brought none."""
         raise NotImplementedError
@@ -108,4 +119,7 @@ class GatheredRequest:
 
     def replied(self, reply: Reply) -> None:
         """Take the reply."""
-        raise NotImplementedError
+        self.reply = reply
+        if self.returning is not None and reply.status == OK:
+            self.returning.answered(1, monotonic())
+            self.comeback.answered(self.returning, 1)

@@ -42,6 +42,8 @@ _MAX_TOGETHER = 128
 #: sets, are taken for one, the first of them: heads of one tick's bodies came at different times.
 _SAME_SHARE = 0.01
 _SAME_S = 0.02
+#: Seconds for which the sockets are looked at again and again while others are about to come.
+_LOOK_S = 1e-3
 
 #: Whose rows ran, who takes them, where they are among which outputs, and how long they waited.
 _Done: TypeAlias = "tuple[GatheredRequest, _Together, Sequence[Column], int, int, float]"
@@ -59,11 +61,12 @@ class Gathering:
 
     def add(self, hot: GatheredRequest) -> None:
         """Take a request whose body has come whole."""
+        hot.comeback.came()
         if not self._arrived:
             self._arrived_s = time.monotonic()
             if self._loop is None:
                 self._loop = asyncio.get_running_loop()
-            self._loop.call_soon(self._start)
+            self._loop.call_soon(self._begin)
         self._arrived.append(hot)
 
     def done(self, done: _Done) -> None:
@@ -74,6 +77,22 @@ class Gathering:
         self._done.append(done)
 
     # Coming in.
+
+    def _begin(self) -> None:
+        """Start what has come, or look once more what comes: what follows at once is cheaper to read together."""
+        assert self._loop is not None, "it was set when the request came"
+        if self._awaits() and time.monotonic() - self._arrived_s < _LOOK_S:
+            self._loop.call_soon(self._begin)
+        else:
+            self._start()
+
+    def _awaits(self) -> bool:
+        """Return whether those who came would only wait for others if they were admitted now."""
+        path = self._arrived[0].path
+        try:
+            return self._predictor.resolve(path).awaits(len(self._arrived))
+        except RowwiseError:
+            return False
 
     def _start(self) -> None:
         arrived, self._arrived = self._arrived, []
@@ -127,6 +146,7 @@ class Gathering:
                 if hots[0].is_gone:
                     count_gone(predictor.metrics_of(model), hots[0].gone_status)
                 else:
+                    hots[0].returning = model.returning
                     self._start_alone(hots[0])
                 return
             read = hots[0].wire.decode_many(
@@ -239,13 +259,14 @@ class Gathering:
 class _Together:
     """Requests of one version that were admitted together. A ``Taker`` of answers."""
 
-    __slots__ = ("_gathering", "_metrics", "_model", "form")
+    __slots__ = ("_gathering", "_metrics", "_model", "_returning", "form")
 
     def __init__(self, gathering: Gathering, model: ServedModel, form: AnswerForm, metrics: VersionRequests) -> None:
         self._gathering = gathering
         self._model = model
         self.form = form
         self._metrics = metrics
+        self._returning = model.returning
 
     def ran(self, tag: object, outputs: Sequence[Column], start: int, stop: int, queue_s: float) -> None:
         """Take a request's rows of a batch's outputs."""
@@ -273,10 +294,13 @@ class _Together:
         for queue_s, n in Counter(entry[5] for entry in done).items():
             self._metrics.waited(queue_s, n)
         n_answered = 0
+        returning = self._returning
         try:
             texts = self.form.texts(outputs, max(entry[4] for entry in done))
             for hot, _, _, start, stop, _ in done:
                 if texts is not None and not hot.is_gone:
+                    if returning is not None:
+                        hot.comeback.answered(returning, stop - start)
                     hot.handle = None  # each holds the other, and would wait for the garbage collector
                     hot.answered(texts.answer(start, stop, hot.id_text))
                     n_answered += 1

@@ -35,6 +35,7 @@ from server.protocol import TFS_JSON, Body, Headers
 from server.web.access_log import log_access
 from server.web.body_fill import FILLED_BYTES, BodyFill
 from server.web.body_wait import BodyWait
+from server.web.comeback import Comeback
 from server.web.connection_end import IdleWait, close_unread
 from server.web.errors import WebError
 from server.web.front import Front
@@ -47,7 +48,6 @@ from server.web.status import Reply, stopped_reply
 from server.web.strict_http import StrictHttpProtocol
 
 __all__ = ["HotLaneProtocol"]
-
 
 #: Requests of one connection that may wait for their answers. Few clients pipeline at all.
 _MAX_WAITING = 32
@@ -71,6 +71,7 @@ class HotLaneProtocol(StrictHttpProtocol):
         self._receiving: HotRequest | None = None
         #: Hot requests without a reply that has left, oldest first.
         self._waiting: deque[HotRequest] = deque()
+        self.comeback = Comeback()
         self._is_shutting_down = False
         self._body_wait = BodyWait(self.loop, front.body_budget, self._give_up_body)
         self._idle = IdleWait(
@@ -265,6 +266,7 @@ class HotLaneProtocol(StrictHttpProtocol):
         for hot in waiting:
             if hot.reply is None:
                 hot.abandon()
+        self.comeback.gone()
         self._idle.stop()
         super().connection_lost(exc)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from server.protocol import Body, BodyFormat, Encoded, Headers
+from server.web.comeback import Comeback
 from server.web.gathered_request import GatheredRequest
 from server.web.paths import VerbPath
 from server.web.status import Reply
@@ -20,6 +21,9 @@ class Busy:
 
 class Lane(Protocol):
     """What a request asks of its connection."""
+
+    #: Who is told of its answers and of its next requests.
+    comeback: Comeback
 
     def flush(self) -> None:
         """Write the replies whose turn it is."""
@@ -75,6 +79,11 @@ class HotRequest(GatheredRequest):
         #: True: its head has nothing that is its own.
         self.is_plain = False
 
+    @property
+    def comeback(self) -> Comeback:
+        """Who is told of its answer, and of the next request of its connection."""
+        return self.protocol.comeback
+
     def new_request_id(self) -> str:
         """Make an id for a request that brought none."""
         return self.protocol.new_request_id()
@@ -86,5 +95,5 @@ class HotRequest(GatheredRequest):
 
     def replied(self, reply: Reply) -> None:
         """Take the reply; it leaves when its turn has come."""
-        self.reply = reply
+        super().replied(reply)
         self.protocol.flush()

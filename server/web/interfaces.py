@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from server.batching import CostTable
+from server.batching import CostTable, Returning
 from server.build.source import Source
 from server.errors import RowwiseError
 from server.metrics import EntryKey
@@ -143,6 +143,13 @@ class ServedModel(EntryPoint, Protocol):
 
         Of ``timeout_s``, or the model's own, ``spent_s`` are over.
         """
+
+    @property
+    def returning(self) -> Returning | None:
+        """Who is to be told that a caller has asked again after an answer; None: nobody waits for that."""
+
+    def awaits(self, n_rows: int) -> bool:
+        """Return whether so many rows, were they here, would wait for callers who are about to ask again."""
 
     def predict_many(
         self,

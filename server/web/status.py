@@ -37,6 +37,7 @@ __all__ = [
 
 #: 499 is nginx's code for a caller that closed the connection: seen in logs and metrics only.
 CLIENT_GONE = 499
+OK = 200
 
 #: What requests are counted under that end without an error of their own: the caller has left, the deadline has passed,
 #: or it was a bug of ours. The first two are the classes' names where there is an error.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from server.batching import Batch, Batcher, CostTable, Group, Item, Observer, QueueLimits, RowErrors
+from server.batching import Batch, Batcher, CostTable, Group, Item, Observer, Policy, QueueLimits, RowErrors
 
 #: A small model: padding up to 8 costs little, the largest bucket has the best throughput.
 SMALL_COSTS = {1: 1.0, 2: 1.2, 4: 1.6, 8: 2.4}
@@ -150,6 +150,7 @@ class Bench:
         costs: dict[int, float] | None = None,
         max_rows: int = 4_096,
         observer: Observer | None = None,
+        policy: Policy | None = None,
     ) -> None:
         self.clock = ManualClock()
         self.ticks = ManualTicks()
@@ -163,6 +164,7 @@ class Bench:
             defer=self.ticks,
             limits=QueueLimits(max_rows=max_rows),
             observer=self.observer if observer is None else observer,
+            policy=policy,
         )
         self.executor.batcher = self.batcher
         self.group = Group("digits/1/predict", CostTable(costs or SMALL_COSTS), label="model 'digits'")
@@ -177,6 +179,7 @@ class Bench:
         group: Group | None = None,
         caller: str | None = None,
         row_bytes: int = 0,
+        tag: object = None,
     ) -> Item:
         now_s = self.clock()
         return Item(
@@ -188,6 +191,7 @@ class Bench:
             on_done=self.answered.append,
             caller=caller,
             row_bytes=row_bytes,
+            tag=tag,
         )
 
     def submit(

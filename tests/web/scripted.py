@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 from pydantic import SecretStr
 
-from server.batching import CostTable, Draining
+from server.batching import CostTable, Draining, Returning
 from server.build.source import ArchiveSource, Source
 from server.errors import RowwiseError
 from server.metrics import Metrics
@@ -85,6 +85,9 @@ class ScriptedModel:
     failure: RowwiseError | None = None
     outputs: Sequence[Column] | None = None
     holds: bool = False
+    #: Fewer rows than this wait for others; ``returning`` counts those.
+    n_awaited: int = 0
+    returning: Returning | None = None
     rows: list[Rows] = field(default_factory=list)
     timeouts_s: list[float | None] = field(default_factory=list)
     spent_s: list[float] = field(default_factory=list)
@@ -125,6 +128,9 @@ class ScriptedModel:
         else:
             on_done(ScriptedAnswer(outputs=self.sums(rows) if self.outputs is None else self.outputs))
         return self.tickets[-1]
+
+    def awaits(self, n_rows: int) -> bool:
+        return n_rows < self.n_awaited
 
     def refuses_all(self, *, timeout_s: float | None, spent_s: float) -> RowwiseError | None:
         return self.refusal_of_all

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from server.batching import QueueFull
+from server.batching import QueueFull, Returning
 from server.protocol import TFS_JSON
 from server.web.hot_request import HotRequest
 from server.web.known_heads import KnownHeads
@@ -48,6 +48,43 @@ def test_requests_that_come_together_are_one_array_and_each_gets_its_own_answer(
         bases = {id(rows.columns[0].base) for rows in server.model.rows}
         assert len(bases) < 6, "several rows lie in one array"
         assert server.codes() == {"200": 12.0}
+
+    over_sockets(test, tmp_path)
+
+
+def test_who_would_only_wait_for_others_is_read_together_with_them(tmp_path: Path) -> None:
+    async def test(server: Running, _: Connection) -> None:
+        first, second = await several(server, 2)
+        server.model.rows.clear()
+        server.model.n_awaited = 2
+        first.send(PLAIN)
+        # Another tick of the loop, which serves in this thread: long enough apart to be seen alone.
+        await asyncio.sleep(0)
+        second.send(PLAIN)
+        assert [total(await connection.answer()) for connection in (first, second)] == [6, 6]
+        one, other = server.model.rows
+        assert one.columns[0].base is other.columns[0].base
+        # Who does not come is not waited for.
+        first.send(PLAIN)
+        assert total(await first.answer()) == 6
+
+    over_sockets(test, tmp_path)
+
+
+def test_callers_are_expected_back_from_their_answer_to_their_next_request(tmp_path: Path) -> None:
+    async def test(server: Running, _: Connection) -> None:
+        connections = await several(server, 3)
+        returning = server.model.returning = Returning()
+        for connection in connections:
+            connection.send(PLAIN)
+        for connection in connections:
+            assert total(await connection.answer()) == 6
+        returning.answered(3 - returning.n_rows, time.monotonic())  # the core counts those that it ran together
+        server.model.holds = True
+        connections[0].send(PLAIN)
+        await until(lambda: returning.n_rows == 2)
+        connections[1].writer.transport.abort()
+        await until(lambda: returning.n_rows == 1)
 
     over_sockets(test, tmp_path)
 

@@ -26,6 +26,14 @@ LIMITS = (
         metavar="N",
     ),
     ServeOption(
+        "returning_wait_ms",
+        float,
+        "--returning-wait-ms",
+        "Longest wait of a batch for callers who were just answered (5); 0: none.",
+        panel=_PANEL,
+        metavar="MS",
+    ),
+    ServeOption(
         "queue_rows",
         int,
         "--queue-rows",

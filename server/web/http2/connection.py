@@ -19,6 +19,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
+from server.web.comeback import Comeback
 from server.web.http2.allowance import Allowance
 from server.web.http2.frames import (
     ACK,
@@ -83,6 +84,8 @@ class Connection(asyncio.Protocol):
         self._on_close = on_close
         self._transport: asyncio.Transport
         self._sender: Sender
+        #: Who is told of its answers and of its next requests.
+        self.comeback = Comeback()
         #: Host and port of the other side.
         self.peer: tuple[str, int] | None = None
         self._buffer = b""
@@ -128,6 +131,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Tell every handler."""
+        self.comeback.gone()
         if self._timer is not None:
             self._timer.cancel()
         streams = list(self.streams.values())

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from server.errors import RowwiseError
 from server.protocol import TFS_JSON, Encoded
+from server.web.comeback import Comeback
 from server.web.front import Front
 from server.web.gathered_request import GatheredRequest
 from server.web.http2.connection import Connection
@@ -118,6 +119,11 @@ class PlainCall(GatheredRequest):
 
     # What gathering calls.
 
+    @property
+    def comeback(self) -> Comeback:
+        """Who is told of its answer, and of the next call of its connection."""
+        return self._connection.comeback
+
     def new_request_id(self) -> str:
         """Make an id for a call that brought none."""
         return self._front.ids.of(None)
@@ -144,7 +150,7 @@ class PlainCall(GatheredRequest):
 
     def replied(self, reply: Reply) -> None:
         """Send a reply: an answer, or why there is none."""
-        self.reply = reply
+        super().replied(reply)
         if reply.status == 200:
             self.answered((reply.body, ()))
             return
