@@ -6,9 +6,10 @@ Requests wait in *queues*, one for each group (model version, entry point, padde
 of one group can share a batch. Whenever an executor is free the batcher asks ``plan`` what to start. The
 answer is a value, a pure function of the arguments: no clock, no randomness, no hidden state. Five rules make it.
 
-1. *Never idle by choice.* A free executor and a waiting row give a ``Dispatch``. Nothing is ever held back in
+1. *Never idle by choice.* A free executor and a waiting row give a ``Dispatch``. Nothing is held back here in
    the hope that more rows come: while a batch runs the next one gathers by itself, so that batches grow with
-   the load, and a lone request waits for nobody.
+   the load, and a lone request waits for nobody. (The batcher does not ask while rows wait for callers who have just
+   been answered and are about to ask again: ``returning``.)
 
 2. *Oldest first.* The queue whose head arrived first is served, and a batch takes the rows of its queue in
    order of arrival. Whatever came earlier is at the head sooner, so no queue starves, however many there are.

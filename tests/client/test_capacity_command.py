@@ -22,7 +22,7 @@ def run(*arguments: str, code: int = 0) -> Result:
 def test_a_batch_costs_what_is_served_of_it_and_what_its_requests_cost_besides() -> None:
     assert HAND_OVER_S == _HAND_OVER_S, "the server's own planner adds as much"
     found = costs_with_requests(COSTS, request_s=1e-6)
-    assert found == pytest.approx({1: 12e-6 + 41e-6, 8: 24e-6 + 48e-6, 64: 118e-6 + 104e-6})
+    assert found == pytest.approx({1: 12e-6 + 101e-6, 8: 24e-6 + 108e-6, 64: 118e-6 + 164e-6})
 
 
 def test_costs_that_were_not_measured_are_refused() -> None:

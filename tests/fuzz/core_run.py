@@ -66,7 +66,9 @@ class CoreRun:
         self.executor = VirtualExecutor(
             self.time, self, lanes=setting.lanes, inline_s=setting.inline_s, seed=setting.noise_seed
         )
-        policy = Policy()
+        # Half of the programs let batches wait for callers who return, some of whom do.
+        self.returning_s = setting.noise_seed % 2 * 8 * setting.scale_s
+        policy = Policy(returning_s=self.returning_s)
         self.batcher = make_batcher(
             clock=self.time,
             executor=self.executor,
@@ -76,7 +78,9 @@ class CoreRun:
         )
         self.executor.batcher = self.batcher
         self.time.drive(self.batcher.next_wakeup_s, self.batcher.expire)
-        self.hunger = Hunger(self.account, self.time, lanes=setting.lanes, within_s=policy.fair_within_s)
+        self.hunger = Hunger(
+            self.account, self.time, lanes=setting.lanes, within_s=policy.fair_within_s + policy.returning_s
+        )
         self.models = [
             Model(number, [scaled(COST_CURVES[curve], setting.scale_s) for curve in curves])
             for number, curves in enumerate(setting.curves)
@@ -149,7 +153,10 @@ class CoreRun:
             on_done=self._done,
             caller=number % 5 or None,
             priority=priority,
+            tag=request if number % 3 else None,
         )
+        if number % 5:
+            group.returning.came(n_rows)
         full = group.quota is not None and group.quota.n_rows + n_rows > group.quota.max_rows
         try:
             self.batcher.submit(item)
@@ -206,8 +213,11 @@ class CoreRun:
         self._busy()
 
     def _busy(self) -> None:
-        idle = self.executor.free() > 0 and self.batcher.n_waiting > 0
-        self.account.note(not idle, "an executor idles while rows wait")
+        if self.executor.free() and self.batcher.n_waiting:
+            # None may, but for callers who are about to return, and not for longer than is allowed.
+            wakeup_s = self.batcher.next_wakeup_s()
+            waits = self.returning_s > 0 and wakeup_s is not None and wakeup_s <= self.time.now_s + self.returning_s
+            self.account.note(waits, "an executor idles while rows wait")
 
     def _switch(self, number: int) -> None:
         """A new version in the place of the old one, whose requests are finished by it."""
