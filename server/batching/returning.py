@@ -9,8 +9,9 @@ takes ``cost(n) + d`` instead of ``2 cost(n / 2)``: everybody is served sooner, 
 ``d`` is less than the difference. So that difference, what sharing a batch saves, is how long it pays to wait.
 
 Whether callers do return is seen. A wait in vain makes the next ones rarer, twice as rare each time, down to one chance
-in ``_RAREST``; one that was worth it takes back half of that. Requests that come on their own account thus pay for
-a wait once in a long while, and a caller who is alone never waits, since nobody else was answered.
+in ``_RAREST``; one that was worth it takes back a single step. So where half of the waits end well by accident, as they
+may among requests that come on their own account, hardly any are made; and a caller who is alone never waits, since
+nobody else was answered.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ __all__ = ["ReturnWaits", "Returning", "saved_s"]
 
 #: Waits are as rare as one in so many chances.
 _RAREST = 64
+#: A wait was worth it if at most one of so many rows was missing at its end.
+_MOST_OF = 4
 #: Who has not come back after so many seconds is not waited for.
 _STALE_S = 50e-3
 #: What sharing a batch saves at least, if it saves anything: reading, planning and answering have a part that is spent
@@ -97,8 +100,8 @@ class Returning:
 
     def _end(self) -> None:
         self._until_s = -math.inf
-        if 2 * self.n_rows <= self._n_at_first:
-            self._one_in = (self._one_in + 1) // 2
+        if _MOST_OF * self.n_rows <= self._n_at_first:
+            self._one_in = max(1, self._one_in - 1)
         else:
             self._one_in = min(_RAREST, 2 * self._one_in)
         self.n_rows = 0

@@ -184,7 +184,8 @@ def test_waiting_in_vain_makes_waits_rare_and_one_that_was_worth_it_less_so() ->
         return n_waits
 
     assert chances(1_000, back=False) <= 7 + 1_000 // 64
-    assert chances(128, back=True) >= 4
+    assert 1 <= chances(128, back=True) <= 3
+    chances(2_000, back=True)
     assert chances(100, back=True) == 100
 
 
