@@ -19,7 +19,6 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from server.web.comeback import Comeback
 from server.web.http2.allowance import Allowance
 from server.web.http2.frames import (
     ACK,
@@ -84,8 +83,6 @@ class Connection(asyncio.Protocol):
         self._on_close = on_close
         self._transport: asyncio.Transport
         self._sender: Sender
-        #: Who is told of its answers and of its next requests.
-        self.comeback = Comeback()
         #: Host and port of the other side.
         self.peer: tuple[str, int] | None = None
         self._buffer = b""
@@ -131,7 +128,6 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Tell every handler."""
-        self.comeback.gone()
         if self._timer is not None:
             self._timer.cancel()
         streams = list(self.streams.values())

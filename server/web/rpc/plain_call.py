@@ -43,7 +43,7 @@ MakeExchange = Callable[[Connection, Stream, Mapping[bytes, bytes], Method, floa
 class PlainCall(GatheredRequest):
     """A handler of a stream, until it turns out to be unusual."""
 
-    __slots__ = ("_begun_s", "_connection", "_exchange", "_front", "_head", "_is_whole", "_stream")
+    __slots__ = ("_begun_s", "_comeback", "_connection", "_exchange", "_front", "_head", "_is_whole", "_stream")
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class PlainCall(GatheredRequest):
         stream: Stream,
         head: PlainHead,
         exchange: MakeExchange,
+        comeback: Comeback,
     ) -> None:
         super().__init__(_NOBODY, None, head.timeout_s, wire=TFS_JSON, caller=head.caller)
         self._front = front
@@ -59,6 +60,7 @@ class PlainCall(GatheredRequest):
         self._stream = stream
         self._head = head
         self._exchange = exchange
+        self._comeback = comeback
         #: When its headers came.
         self._begun_s = connection.heard_s
         #: True: its message has come.
@@ -122,7 +124,7 @@ class PlainCall(GatheredRequest):
     @property
     def comeback(self) -> Comeback:
         """Who is told of its answer, and of the next call of its connection."""
-        return self._connection.comeback
+        return self._comeback
 
     def new_request_id(self) -> str:
         """Make an id for a call that brought none."""

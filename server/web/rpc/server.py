@@ -15,6 +15,7 @@ import ssl
 from functools import partial
 
 from server.handshakes import Handshakes
+from server.web.comeback import Comeback
 from server.web.front import Front
 from server.web.http2.connection import Connection
 from server.web.http2.frames import END_HEADERS, END_STREAM, Kind, frame
@@ -48,7 +49,8 @@ class RpcServer:
         self._services = Services(front, catalog, self._leaving)
         self._exchange: MakeExchange = partial(Exchange, front, self._leaving)
         self._methods: dict[bytes, Method] = {}
-        self._connections: set[Connection] = set()
+        #: Those that are open, each with who is told when its callers are back.
+        self._connections: dict[Connection, Comeback] = {}
         self._server: asyncio.Server | None = None
         #: None: in the clear. So is the socket that they are at; the other server owns its own.
         self.handshakes: Handshakes | None = None
@@ -89,14 +91,22 @@ class RpcServer:
             asyncio.get_running_loop(),
             self._begin,
             write_timeout_s=self._front.settings.write_timeout_s,
-            on_open=self._connections.add,
-            on_close=self._connections.discard,
+            on_open=self._opened,
+            on_close=self._closed,
         )
+
+    def _opened(self, connection: Connection) -> None:
+        self._connections[connection] = Comeback()
+
+    def _closed(self, connection: Connection) -> None:
+        comeback = self._connections.pop(connection, None)
+        if comeback is not None:
+            comeback.gone()
 
     def _begin(self, connection: Connection, stream: Stream, headers: Headers) -> Handler:
         meaning: PlainHead | None = headers.meaning
         if meaning is not None and meaning.holds:
-            return PlainCall(self._front, connection, stream, meaning, self._exchange)
+            return PlainCall(self._front, connection, stream, meaning, self._exchange, self._connections[connection])
         path = headers.get(b":path", b"")
         if headers.get(b":method") != b"POST" or not headers.get(b"content-type", b"").startswith(b"application/grpc"):
             last = frame(Kind.HEADERS, END_HEADERS | END_STREAM, stream.id, NOT_GRPC)
@@ -109,7 +119,9 @@ class RpcServer:
                 self._methods[path] = method
         headers.meaning = plain_head(self._front, method, headers, connection.peer)
         if headers.meaning is not None:
-            return PlainCall(self._front, connection, stream, headers.meaning, self._exchange)
+            return PlainCall(
+                self._front, connection, stream, headers.meaning, self._exchange, self._connections[connection]
+            )
         exchange = self._exchange(connection, stream, headers, method, None)
         exchange.begin()
         return exchange
