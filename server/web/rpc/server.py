@@ -98,6 +98,9 @@ class RpcServer:
     def _opened(self, connection: Connection) -> None:
         self._connections[connection] = Comeback()
 
+    def _comeback(self, connection: Connection) -> Comeback:
+        return self._connections.get(connection) or Comeback()
+
     def _closed(self, connection: Connection) -> None:
         comeback = self._connections.pop(connection, None)
         if comeback is not None:
@@ -106,7 +109,7 @@ class RpcServer:
     def _begin(self, connection: Connection, stream: Stream, headers: Headers) -> Handler:
         meaning: PlainHead | None = headers.meaning
         if meaning is not None and meaning.holds:
-            return PlainCall(self._front, connection, stream, meaning, self._exchange, self._connections[connection])
+            return PlainCall(self._front, connection, stream, meaning, self._exchange, self._comeback(connection))
         path = headers.get(b":path", b"")
         if headers.get(b":method") != b"POST" or not headers.get(b"content-type", b"").startswith(b"application/grpc"):
             last = frame(Kind.HEADERS, END_HEADERS | END_STREAM, stream.id, NOT_GRPC)
@@ -120,7 +123,7 @@ class RpcServer:
         headers.meaning = plain_head(self._front, method, headers, connection.peer)
         if headers.meaning is not None:
             return PlainCall(
-                self._front, connection, stream, headers.meaning, self._exchange, self._connections[connection]
+                self._front, connection, stream, headers.meaning, self._exchange, self._comeback(connection)
             )
         exchange = self._exchange(connection, stream, headers, method, None)
         exchange.begin()
