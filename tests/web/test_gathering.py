@@ -12,6 +12,7 @@ import pytest
 
 from server.batching import QueueFull, Returning
 from server.protocol import TFS_JSON
+from server.web import gathering
 from server.web.hot_request import HotRequest
 from server.web.known_heads import KnownHeads
 from server.web.paths import VerbPath
@@ -52,7 +53,11 @@ def test_requests_that_come_together_are_one_array_and_each_gets_its_own_answer(
     over_sockets(test, tmp_path)
 
 
-def test_who_would_only_wait_for_others_is_read_together_with_them(tmp_path: Path) -> None:
+def test_who_would_only_wait_for_others_is_read_together_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "_LOOK_S", 0.3)
+
     async def test(server: Running, _: Connection) -> None:
         first, second = await several(server, 2)
         server.model.rows.clear()
