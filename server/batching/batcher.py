@@ -205,6 +205,7 @@ class Batcher:
         if self._is_polling:
             return
         self._is_polling = True
+        self._waits.until_s = math.inf
         try:
             with self._call:
                 while self._backlog.active and self._poll_once():
@@ -271,7 +272,6 @@ class Batcher:
 
     def awaits(self, group: Group, n_coming: int) -> bool:
         """Return whether rows of ``group`` would wait for callers who return, were ``n_coming`` more admitted now."""
-        self._waits.until_s = math.inf
         is_idle = not self._running and not self._is_draining and self._executor.free() > 0
         if not group.returning.n_rows or not is_idle or any(other is not group for other in self._backlog.active):
             return False
@@ -335,9 +335,9 @@ class Batcher:
         for group in backlog.active:
             group.observe(now_s)
         n_free = self._executor.free()
-        if len(backlog.active) == 1 and self.awaits(group, 0):
-            return False
-        decision = plan(backlog.active, self._policy, now_s, n_free, n_executors=max(1, n_free + len(self._running)))
+        waits = len(backlog.active) == 1 and self.awaits(group, 0)
+        n_executors = max(1, n_free + len(self._running))
+        decision = None if waits else plan(backlog.active, self._policy, now_s, n_free, n_executors=n_executors)
         if isinstance(decision, Dispatch):
             group = decision.queue
             while group.due_s < decision.give_up_before_s:

@@ -194,3 +194,29 @@ def test_what_sharing_saves_is_what_the_batches_cost_apart_less_what_they_cost_t
     assert saved_s(costs, 4, 4) == pytest.approx(2 * COSTS[4] - COSTS[8])
     assert saved_s(costs, 8, 4) == pytest.approx(0.0)
     assert saved_s(costs, 3, 0) == 0.0
+
+
+def test_who_is_late_while_others_wait_is_told_so() -> None:
+    bench = Bench(costs=COSTS, policy=WAITS)
+    for caller in range(4):
+        bench.batcher.submit(bench.make(caller, tag=caller))
+    bench.ticks.run()
+    late = bench.submit("late", 4, timeout_s=8e-3)
+    bench.submit("stays", 4)
+    bench.clock.advance(8e-3)
+    bench.manual.finish()
+    assert len(bench.ran) == 1, "the other one waits for the callers of the batch that has run"
+    assert bench.answered.count(late) == 1
+    assert late.error is not None
+
+
+def test_a_wait_that_something_else_ended_wakes_nobody() -> None:
+    bench = Bench(costs=COSTS, policy=WAITS)
+    answered_once(bench)
+    item = bench.submit("leaves", 4)
+    bench.ticks.run()
+    assert bench.batcher.next_wakeup_s() is not None
+    bench.batcher.cancel(item)
+    bench.clock.advance(1.0)
+    bench.batcher.expire()
+    assert bench.batcher.next_wakeup_s() is None
