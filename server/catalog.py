@@ -189,7 +189,8 @@ class Catalog(CatalogView):
             self._store.create_version,
             name,
             options,
-            source=_without_path(source.to_json()),
+            # Where its archive is, the store knows itself.
+            source={key: value for key, value in source.to_json().items() if key != "path"},
             archive=source.upload,
             intake=intake,
         )
@@ -397,8 +398,3 @@ class Catalog(CatalogView):
             if record.state is State.BUILT and record.awaits_switch:
                 return record.version
         return None
-
-
-def _without_path(source: dict[str, Any]) -> dict[str, Any]:
-    """Return what the store keeps of a source: where its archive is, it knows itself."""
-    return {key: value for key, value in source.items() if key != "path"}

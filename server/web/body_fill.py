@@ -10,18 +10,22 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["FILLED_BYTES", "BodyFill"]
+__all__ = ["FILLED_BYTES", "BodyFill", "Filled"]
 
 #: Bytes of a body that are still to come from which on it is received so. Two changes of the transport's protocol cost
 #: about as much as copying these.
 FILLED_BYTES = 2**17
 
 
-class Filled(Protocol):
-    """Whose body it is."""
+class OnMore(Protocol):
+    """Told of what comes."""
 
-    def filled(self, n_bytes: int, *, is_whole: bool) -> None:
+    def __call__(self, n_bytes: int, *, is_whole: bool) -> None:
         """Note that more of the body is there."""
+
+
+class Filled(Protocol):
+    """Whose body it is: a connection that has lent its transport."""
 
     def eof_received(self) -> None:
         """The caller sends no more."""
@@ -37,10 +41,12 @@ class Filled(Protocol):
 
 
 class BodyFill(asyncio.BufferedProtocol):
-    """The rest of one body of ``n_body`` bytes, of which ``data`` has come; ``lane`` goes on once it is whole."""
+    """The rest of one body of ``n_body`` bytes, of which ``data`` has come; ``lane`` hears of its
+    transport meanwhile, ``on_more`` of what comes."""
 
-    def __init__(self, lane: Filled, data: memoryview, n_body: int) -> None:
+    def __init__(self, lane: Filled, data: memoryview, n_body: int, *, on_more: OnMore) -> None:
         self._lane = lane
+        self._on_more = on_more
         #: Whatever was in that memory before: nobody reads it before all of it is received. Until it is written to it
         #: may not even be in memory, so that a length that is said costs nothing.
         self.body = np.empty(n_body, np.uint8).data
@@ -54,7 +60,7 @@ class BodyFill(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Note what came."""
         self._n += nbytes
-        self._lane.filled(nbytes, is_whole=self._n == len(self.body))
+        self._on_more(nbytes, is_whole=self._n == len(self.body))
 
     def eof_received(self) -> None:
         """Tell the lane."""

@@ -33,7 +33,6 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from server.protocol import TFS_JSON, Body, Headers
 from server.web.access_log import log_access
-from server.web.body_fill import FILLED_BYTES, BodyFill
 from server.web.body_wait import BodyWait
 from server.web.comeback import Comeback
 from server.web.connection_end import IdleWait, close_unread
@@ -42,6 +41,7 @@ from server.web.front import Front
 from server.web.hot_head import hot_request
 from server.web.hot_request import Busy, HotRequest
 from server.web.known_heads import END_OF_HEAD
+from server.web.late_body import LateBody
 from server.web.paths import VerbPath
 from server.web.reply_bytes import write_reply
 from server.web.status import Reply, stopped_reply
@@ -83,10 +83,8 @@ class HotLaneProtocol(StrictHttpProtocol):
         #: The plain request that the last bytes began, and how many requests began in them.
         self._plain: HotRequest | None = None
         self._n_begun = 0
-        #: Bytes that are still to come of the body of ``_receiving``, where its head was known. 0: the parser has them.
-        self._n_unparsed = 0
-        #: True: what comes is received into the body of ``_receiving``, and nothing of it passes here.
-        self._is_filling = False
+        #: The body of ``_receiving``, where its head was known and went before it.
+        self._late_body = LateBody(self)
 
     # What the parser calls.
 
@@ -161,8 +159,8 @@ class HotLaneProtocol(StrictHttpProtocol):
         """Parse what came, and see to it that a body that is not complete will be, or be given up."""
         if self._is_deaf:
             return
-        if self._n_unparsed:
-            data = self._take_unparsed(data)
+        if self._late_body.n_missing:
+            data = self._late_body.take(data)
             if not data:
                 return
         was_between = self._is_between
@@ -172,11 +170,12 @@ class HotLaneProtocol(StrictHttpProtocol):
         self.feed(data)
         hot = self._receiving
         if hot is not None and hot.reply is None:
-            self._await_more(hot)
+            self.await_more(hot)
         if was_between and self._plain is not None and self._n_begun == 1:
             self._front.known_heads.remember(data, self._plain)
 
-    def _await_more(self, hot: HotRequest) -> None:
+    def await_more(self, hot: HotRequest) -> None:
+        """Wait for the rest of a body, for as long as it may take."""
         patience_s = self._front.body_timeout_s if hot.timeout_s is None else hot.timeout_s
         self._body_wait.more(hot, patience_s=patience_s)
 
@@ -204,54 +203,16 @@ class HotLaneProtocol(StrictHttpProtocol):
         hot.received_s = self._received_s()
         hot.n_received = len(data) - end
         self._receiving = hot
-        if n_missing >= FILLED_BYTES and known.wire.n_json is not None:
-            fill = BodyFill(self, memoryview(data)[end:], known.n_body)
-            hot.body.append(fill.body)
-            self._is_filling = True
-            self.transport.set_protocol(fill)
-        else:
-            hot.body.append(data[end:])
-            self._n_unparsed = n_missing
-        self._await_more(hot)
+        self._late_body.begin(hot, data[end:], known)
+        self.await_more(hot)
         return True
 
-    def filled(self, n_bytes: int, *, is_whole: bool) -> None:
-        """Note that more of a long body is there."""
-        hot = self._receiving
-        assert hot is not None, "it is whose body is filled"
-        hot.n_received += n_bytes
-        if is_whole:
-            self._end_filling()
-            self._came_whole(hot)
-        else:
-            self._await_more(hot)
-
-    def _end_filling(self) -> None:
-        if self._is_filling:
-            self._is_filling = False
-            self.transport.set_protocol(self)
-
-    def _came_whole(self, hot: HotRequest) -> None:
+    def known_came_whole(self, hot: HotRequest) -> None:
         """Start a request whose head was known and whose body came after it."""
         self._receiving = None
         self._body_wait.stop(hot)
         hot.is_whole = True
         self._front.gathering.add(hot)
-
-    def _take_unparsed(self, data: bytes) -> bytes:
-        """Take more of a body whose head was known, and return what follows it."""
-        hot, n_missing = self._receiving, self._n_unparsed
-        assert hot is not None, "it is what the bytes are for"
-        part = data if len(data) <= n_missing else data[:n_missing]
-        hot.body.append(part)
-        hot.n_received += len(part)
-        self._n_unparsed = n_missing - len(part)
-        if self._n_unparsed:
-            self._await_more(hot)
-            return b""
-        hot.body = [b"".join(hot.body)]
-        self._came_whole(hot)
-        return data[len(part) :]
 
     def _received_s(self) -> float:
         """When a request came that is read now: on a busy loop others came first, and it has waited since."""
@@ -308,7 +269,7 @@ class HotLaneProtocol(StrictHttpProtocol):
 
     def _give_up_body(self, hot: HotRequest, error: WebError) -> None:
         """Answer a request whose body is not complete, and close: what follows is the rest of that body."""
-        self._end_filling()
+        self._late_body.give_up()
         self._body_wait.stop(hot)
         hot.body = []
         hot.keep_alive = False

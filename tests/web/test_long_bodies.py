@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,8 @@ def vector(seed: int) -> Array:
 
 
 def is_filling(server: Running) -> bool:
-    return any(connection._is_filling for connection in server.server.server_state.connections)  # type: ignore[attr-defined]
+    connections: Any = server.server.server_state.connections
+    return any(connection._late_body.is_filling for connection in connections)
 
 
 async def know(server: Running, connection: Connection) -> None:

@@ -42,8 +42,10 @@ from server.web.http2.frames import (
     window_update,
 )
 from server.web.http2.header_blocks import BadHeaderBlock, HeaderReader, Headers
+from server.web.http2.padding import unpadded
 from server.web.http2.sender import DEFAULT_WINDOW, Sender
 from server.web.http2.stream import OVER, STREAM_WINDOW, Handler, ProtocolBroken, Stream
+from server.web.http2.taking import Taking
 
 __all__ = ["Connection"]
 
@@ -100,9 +102,7 @@ class Connection(asyncio.Protocol):
         self._allowance = Allowance(self.heard_s)
         self._was_asked = False
         self._write_timeout_s = write_timeout_s
-        #: Since when something waits to be taken and nothing of it is; and frames of data that were sent until then.
-        self._stuck_since_s: float | None = None
-        self._n_sent = 0
+        self._taking = Taking()
         self._timer: asyncio.TimerHandle | None = None
 
     # What the transport calls.
@@ -282,7 +282,7 @@ class Connection(asyncio.Protocol):
         stream.receive_window -= size
         if stream.receive_window < 0:
             raise ProtocolBroken(ErrorCode.FLOW_CONTROL_ERROR, "more data than there is room for")
-        data = _unpadded(payload) if flags & PADDED else payload
+        data = unpadded(payload) if flags & PADDED else payload
         if len(data) < size:
             self.credit(stream, size - len(data))
         stream.has_ended = bool(flags & END_STREAM)
@@ -296,7 +296,7 @@ class Connection(asyncio.Protocol):
     def _header_frame(self, flags: int, stream_id: int, payload: bytes) -> None:
         if flags & _AROUND_BLOCK:
             if flags & PADDED:
-                payload = _unpadded(payload)
+                payload = unpadded(payload)
             if flags & HAS_PRIORITY:
                 payload = payload[5:]
         if not stream_id & 1:
@@ -389,26 +389,14 @@ class Connection(asyncio.Protocol):
         self._allowance.refill(now_s)
         for stream in list(self.streams.values()):
             stream.handler.tick()
-        if now_s - self.heard_s > _GONE_S or self._is_stuck(now_s):
+        waits = self._sender.is_full or any(stream.pending for stream in self.streams.values())
+        is_stuck = self._taking.is_stuck(
+            now_s, waits=waits, n_frames=self._sender.n_frames, patience_s=self._write_timeout_s
+        )
+        if now_s - self.heard_s > _GONE_S or is_stuck:
             self._transport.abort()
             return
         if now_s - self.heard_s > _QUIET_S and not self._was_asked:
             self._was_asked = True
             self._transport.write(frame(Kind.PING, 0, 0, bytes(8)))
         self._timer = self._loop.call_later(_TICK_S, self._tick)
-
-    def _is_stuck(self, now_s: float) -> bool:
-        """Return whether nothing was taken for too long of what waits."""
-        waits = self._sender.is_full or any(stream.pending for stream in self.streams.values())
-        if not waits or self._sender.n_frames != self._n_sent:
-            self._n_sent, self._stuck_since_s = self._sender.n_frames, None
-            return False
-        if self._stuck_since_s is None:
-            self._stuck_since_s = now_s
-        return now_s - self._stuck_since_s >= self._write_timeout_s
-
-
-def _unpadded(payload: bytes) -> bytes:
-    if not payload or payload[0] >= len(payload):
-        raise ProtocolBroken(ErrorCode.PROTOCOL_ERROR, "more padding than there is")
-    return payload[1 : len(payload) - payload[0]]
