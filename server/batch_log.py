@@ -109,11 +109,19 @@ class BatchLog:
                     "took_ms": _ms(batch.finished_s - batch.dispatched_s),
                     "error": error,
                     "reason": str(batch.reason),
-                    "why_then": _WHY_THEN.get(Reason(batch.reason), str(batch.reason)),
+                    "held_ms": _ms(batch.held_s),
+                    "why_then": _why_then(batch),
                     "why_this_size": _why_this_size(batch),
                 }
             )
         return found
+
+
+def _why_then(batch: Batch) -> str:
+    why = _WHY_THEN.get(Reason(batch.reason), str(batch.reason))
+    if not batch.held_s:
+        return why
+    return f"{why}; it had waited {_span(batch.held_s)} for callers who were just answered and ask again at once"
 
 
 def _why_this_size(batch: Batch) -> str:

@@ -127,3 +127,14 @@ def test_it_tells_how_long_the_last_requests_took_while_somebody_wants_to_know()
     log.keep_waits(keeps=False)
     ran()
     assert len(log.latencies_s(since_s=since_s, most=100)[key]) == 4
+
+
+def test_it_says_that_a_batch_waited_for_callers_who_return() -> None:
+    bench, log = bench_with_log()
+    bench.submit("a")
+    bench.ticks.run()
+    bench.ran[0].batch.held_s = 2.5e-4
+    bench.manual.finish()
+    (batch,) = log.recent()
+    assert batch["held_ms"] == pytest.approx(0.25)
+    assert "it had waited 250 µs for callers who were just answered" in batch["why_then"]

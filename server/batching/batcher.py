@@ -381,7 +381,7 @@ class Batcher:
         )
         self._running.add(batch)
         group.n_running += 1
-        group.returning.dispatched()
+        batch.held_s = group.returning.dispatched(now_s)
         self._backlog.shares.charge(group.share, batch.predicted_s)
         self._observer.dispatched(batch)
         try:

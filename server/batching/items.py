@@ -134,6 +134,7 @@ class Batch:
         "finished_s",
         "graph_s",
         "group",
+        "held_s",
         "id",
         "load",
         "n_returning",
@@ -178,6 +179,8 @@ class Batch:
         self.dispatched_s = dispatched_s
         #: Measured cost of the bucket, seconds.
         self.predicted_s = predicted_s
+        #: Seconds for which it waited, though it could have run, for callers who were just answered.
+        self.held_s = 0.0
         #: At most the nearest deadline of an item in it that is not done.
         self.due_s = due_s
         #: NaN while it runs.

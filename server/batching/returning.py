@@ -47,7 +47,7 @@ class Returning:
     Whoever knows callers says who has come back: rows of others, which waited in a socket meanwhile, are none of these.
     """
 
-    __slots__ = ("_answered_s", "_n_at_first", "_one_in", "_passed", "_until_s", "n_rows")
+    __slots__ = ("_answered_s", "_began_s", "_n_at_first", "_one_in", "_passed", "_until_s", "n_rows")
 
     def __init__(self) -> None:
         #: Rows that are expected back.
@@ -59,6 +59,8 @@ class Returning:
         #: Until when a batch waits, and how many rows were expected when it began to; minus infinity: none waits.
         self._until_s = -math.inf
         self._n_at_first = 0
+        #: When the first wait since the last batch began; infinity: none has.
+        self._began_s = math.inf
 
     def answered(self, n_rows: int, now_s: float) -> None:
         """Expect so many rows back."""
@@ -89,14 +91,20 @@ class Returning:
                 self._passed = 0
                 self._n_at_first = self.n_rows
                 self._until_s = now_s + patience_s
+                self._began_s = min(self._began_s, now_s)
                 return self._until_s
         return -math.inf
 
-    def dispatched(self) -> None:
-        """Note that a batch runs: who is not trusted to come back is no longer expected."""
+    def dispatched(self, now_s: float) -> float:
+        """Note that a batch runs, and return for how many seconds it has waited for others.
+
+        Who is not trusted to come back is no longer expected.
+        """
+        held_s, self._began_s = max(0.0, now_s - self._began_s), math.inf
         self._until_s = -math.inf
         if self._one_in > 1:
             self.n_rows = 0
+        return held_s
 
     def _end(self) -> None:
         self._until_s = -math.inf

@@ -113,6 +113,8 @@ def test_a_wait_ends_at_its_time_and_the_batch_runs() -> None:
     bench.clock.now_s = wakeup_s
     bench.batcher.expire()
     assert bench.payloads(1) == ["stays"]
+    assert bench.ran[0].batch.held_s == 0.0
+    assert bench.ran[1].batch.held_s == pytest.approx(wakeup_s - 100.0 - COSTS[4])
     assert bench.batcher.next_wakeup_s() is None
 
 
@@ -180,7 +182,7 @@ def test_waiting_in_vain_makes_waits_rare_and_one_that_was_worth_it_less_so() ->
                     returning.came(4)
                 else:
                     assert returning.wait_until_s(until_s, 1e-3) == -math.inf
-            returning.dispatched()
+            returning.dispatched(now_s)
         return n_waits
 
     assert chances(1_000, back=False) <= 7 + 1_000 // 64

@@ -87,16 +87,14 @@ class Connection(asyncio.Protocol):
         self._sender: Sender
         #: Host and port of the other side.
         self.peer: tuple[str, int] | None = None
-        self._buffer = b""
-        self._has_preface = False
+        self._buffer, self._has_preface = b"", False
         self._headers = HeaderReader(max_bytes=_MAX_BLOCK_BYTES)
         #: Those that are not over on our side.
         self.streams: dict[int, Stream] = {}
         self._last_id = 0
         #: A block that comes in several frames: stream, flags, parts.
         self._block: tuple[int, int, bytearray] | None = None
-        self._unsaid = 0
-        self._is_leaving = False
+        self._unsaid, self._is_leaving = 0, False
         #: When something came last, by the loop's clock.
         self.heard_s = loop.time()
         self._allowance = Allowance(self.heard_s)
