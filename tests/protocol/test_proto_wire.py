@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from server.protocol import MalformedRequest
@@ -110,12 +110,13 @@ def test_a_message_of_countless_fields_is_not_listed_to_its_end() -> None:
 
 
 @given(st.binary(max_size=48))
+@example(bytes(4))
 def test_no_other_error_leaves_whatever_the_bytes(message: bytes) -> None:
     try:
         found = fields(memoryview(message))
-    except MalformedRequest:
-        # Groups apart, which the library skips.
-        if not any(octet & 7 in (3, 4) for octet in message):
+    except MalformedRequest as error:
+        # Groups apart, which the library skips, and fields of number 0, of which it takes some.
+        if not any(octet & 7 in (3, 4) for octet in message) and "field of number 0" not in str(error):
             with pytest.raises(DecodeError):
                 message_class("inference.ServerLiveRequest").FromString(message)
         return
