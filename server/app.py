@@ -166,7 +166,7 @@ class Service:
             engines=settings.engines,
             invariant=settings.invariant,
             after_ready=AfterReady(where_kept()),
-            returning_s=settings.returning_wait_ms * 1e-3,
+            returning_s=_returning_s(settings),
             on_compared=lambda shadow, result, n_rows, n_differing: metrics.shadow_ran(
                 shadow.model, shadow.version, result, n_rows, n_differing
             ),
@@ -263,6 +263,11 @@ def _http_connections(settings: Settings) -> int:
     limit = raise_limit()
     fitting = connections_allowed(limit) - (grpc_connections_allowed(limit) if settings.grpc_port else 0)
     return min(fitting, settings.max_connections or fitting)
+
+
+def _returning_s(settings: Settings) -> float:
+    # An engine behind workers does not see who is back.
+    return 0.0 if settings.http_workers else settings.returning_wait_ms * 1e-3
 
 
 def _queue_limits(settings: Settings) -> QueueLimits:

@@ -151,7 +151,8 @@ class Settings(BaseSettings):
     #: that nobody uses are closed first; if all are in use, newcomers get 503, and answers to health probes.
     max_connections: Annotated[int, Field(ge=1)] | None = None
     #: Longest that a batch waits for callers who were just answered, milliseconds; 0: never. It waits only for those
-    #: who have asked again at once before, and only while a shared batch saves more than that takes.
+    #: who have asked again at once before, and only while a shared batch saves more than that takes. Behind workers
+    #: none waits: the engine does not see who is back.
     returning_wait_ms: Annotated[float, Field(ge=0, le=1000)] = 5.0
     #: Upper bound on the rows of a batch, whatever was compiled; None has no bound. 1 turns batching off.
     batch_limit: Annotated[int, Field(ge=1)] | None = None
