@@ -138,7 +138,11 @@ def test_a_digit_that_is_drawn_and_one_in_json_are_answered_with_where_the_time_
     server: ServerProcess, browser: Any
 ) -> None:
     with opened(browser, f"{server.url}/#/try/{MODEL}", refusals="status of 400") as page:
-        box = page.locator(".sheet").bounding_box()
+        page.locator(".sheet").wait_for(state="visible")
+        # It has no place for a moment where the page is drawn anew with the first live data.
+        box = next(
+            found for _ in range(100) if (found := page.locator(".sheet").bounding_box()) or page.wait_for_timeout(50)
+        )
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         for step in range(33):
             turn = step / 32 * 2 * math.pi
