@@ -139,7 +139,7 @@ def test_a_digit_that_is_drawn_and_one_in_json_are_answered_with_where_the_time_
 ) -> None:
     with opened(browser, f"{server.url}/#/try/{MODEL}", refusals="status of 400") as page:
         page.locator(".sheet").wait_for(state="visible")
-        # It has no place for a moment where the page is drawn anew with the first live data.
+        # It has no place for a moment where the page is drawn anew, once it is known who looks.
         box = next(
             found for _ in range(100) if (found := page.locator(".sheet").bounding_box()) or page.wait_for_timeout(50)
         )
