@@ -40,8 +40,8 @@ from server.tensorflow_notices import load_tensorflow, notices_held
 __all__ = ["GroupKey", "Host", "Hosted"]
 
 #: What a batch costs beside its graph: planning, staging, dividing the results, and a graph that finds the processor's
-#: caches cold. The planner would split too finely without it: at 40 us, 29 rows of the 64-256-256-10 MLP ran as 16, 8
-#: and 5 on a machine where each batch took 80 to 110 us beside its graph, and a sixth of the throughput was lost.
+#: caches cold. The planner would split too finely without it: at 40 us, 63 rows of the 64-256-256-10 MLP ran as 32, 16
+#: and 15 on a machine where each batch took 80 to 110 us beside its graph, and a request took 6 % more processor.
 _HAND_OVER_S = 100e-6
 #: A copy for each engine, and what each group's batches cost.
 _Loaded = tuple[tuple[LoadedModel, ...], dict[tuple[str, tuple[int, ...]], CostTable]]

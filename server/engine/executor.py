@@ -23,7 +23,7 @@ from server.engine.model import GroupRunner
 __all__ = ["EngineThread"]
 
 #: Batches whose measured cost is at most this run on the event loop's thread. With 32 callers of the 64-256-256-10
-#: MLP on one core a thread served three quarters of the requests that it serves inline; at 128 five sixths, where its
+#: MLP on one core a thread served three quarters of the requests that it serves inline; at 128 nine tenths, where its
 #: largest bucket takes half a millisecond.
 _INLINE_S = 1e-3
 #: With more work than this behind it, a small batch goes to the thread too: the event loop has to read and answer.

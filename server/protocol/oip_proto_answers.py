@@ -13,7 +13,7 @@ from server.protocol.dtypes import numpy_dtype
 from server.protocol.oip_datatypes import DATATYPES
 from server.protocol.oip_proto_inputs import CONTENTS
 from server.protocol.proto_wire import Piece, binary, head, joined, write_varints
-from server.protocol.row_octets import CutAnswers, has_rows_of_one_size, row_octets
+from server.protocol.row_octets import CutAnswers, has_rows_of_one_size, octets_of_all
 from server.protocol.rows import Array, Column, Encoded
 from server.protocol.tensor_rows import stacked
 from server.protocol.wire import Asked
@@ -154,10 +154,8 @@ class InferForm:
         """Return a batch's outputs ready to be cut into answers; None: each answer is to be written by itself."""
         if not self._is_cut:
             return None
-        tensors = self._writer.signature.outputs
-        octets = [row_octets(outputs[index], tensors[index]) for index in self._wanted]
-        kept = [each for each in octets if each is not None]
-        if len(kept) < len(octets):
+        kept = octets_of_all(outputs, self._writer.signature.outputs, self._wanted)
+        if kept is None:
             return None
         return CutAnswers(kept, self._surroundings, address=self._address, id_head=_id_head)
 

@@ -10,7 +10,7 @@ from server.protocol.dtypes import numpy_dtype
 from server.protocol.rows import Column, Encoded
 from server.signature import STRING, TensorSignature
 
-__all__ = ["CutAnswers", "has_rows_of_one_size", "row_octets"]
+__all__ = ["CutAnswers", "has_rows_of_one_size", "octets_of_all", "row_octets"]
 
 
 def has_rows_of_one_size(tensor: TensorSignature) -> bool:
@@ -25,6 +25,15 @@ def row_octets(column: Column, tensor: TensorSignature) -> tuple[memoryview, int
         return None
     # By way of uint8: a buffer has no name for bfloat16.
     return column.reshape(-1).view(np.uint8).data, column.nbytes // len(column)
+
+
+def octets_of_all(
+    outputs: Sequence[Column], tensors: Sequence[TensorSignature], wanted: Sequence[int]
+) -> list[tuple[memoryview, int]] | None:
+    """Return ``row_octets`` of the outputs that are wanted; None if one of them has none."""
+    found = [row_octets(outputs[index], tensors[index]) for index in wanted]
+    kept = [each for each in found if each is not None]
+    return kept if len(kept) == len(found) else None
 
 
 class CutAnswers:

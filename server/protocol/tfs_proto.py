@@ -15,7 +15,7 @@ from server.protocol.errors import MalformedRequest, UnknownSignature, WrongKeys
 from server.protocol.messages import message_class
 from server.protocol.proto_layout import Layout, Span, places
 from server.protocol.proto_wire import LEN, Piece, fields, head, joined, text
-from server.protocol.row_octets import CutAnswers, has_rows_of_one_size, row_octets
+from server.protocol.row_octets import CutAnswers, has_rows_of_one_size, octets_of_all
 from server.protocol.rows import Array, Column, Encoded, Octets, Rows
 from server.protocol.tensor_rows import read_tensors, selected_outputs, stacked
 from server.protocol.tfs_dtypes import DATA_TYPES
@@ -181,10 +181,8 @@ class PredictForm:
         """Return a batch's outputs ready to be cut into answers; None: each answer is to be written by itself."""
         if not self._is_cut:
             return None
-        tensors = self._writer.signature.outputs
-        octets = [row_octets(outputs[index], tensors[index]) for index in self._wanted]
-        kept = [each for each in octets if each is not None]
-        return None if len(kept) < len(octets) else CutAnswers(kept, self._surroundings)
+        kept = octets_of_all(outputs, self._writer.signature.outputs, self._wanted)
+        return None if kept is None else CutAnswers(kept, self._surroundings)
 
     def _surroundings(self, n: int) -> list[bytes]:
         found = self._around.get(n)

@@ -3,7 +3,8 @@
 A request goes through the whole of the server: parsing, decoding, admission, planning, execution, writing. One after
 the other, each request finds the processor's caches full of what the last step of the one before it needed: decoding
 one body takes three times as long there as in a row of 32. So what arrives in one tick of the event loop waits for the
-tick's end, and then takes each step as a row. Nobody waits for anybody who has not come yet.
+tick's end, and then takes each step as a row. Nobody waits for anybody who has not come yet,
+but for callers who are about to return where the batch would wait for them anyway (``server.batching.returning``).
 
 What is gathered are predictions that carry nothing of their own (see ``known_heads`` and ``rpc.plain_heads``). Each is
 an item of its own to the core, which knows nothing of this: it is cancelled, refused, and isolated alone. As soon as
