@@ -144,6 +144,7 @@ def register(
         elif on_server:
             status = client.register_import(name, target, **options)
         else:
+            client.ready()  # a server that can't be reached is said at once, not when TensorFlow is loaded
             _load_tensorflow_for(target)
             found = load_target(target)
             given = options.pop("inputs", None)

@@ -8,6 +8,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from loadtests.ports import free_port
 from rowwise import __version__
 from rowwise.cli import app
 from rowwise.cli.serve import settings_from
@@ -267,7 +268,17 @@ def test_register_exits_with_1_where_there_is_nothing_to_register(run, url, serv
 
     assert answer.exit_code == 1
     assert "there is no module 'no_such_module_at_all'" in answer.stderr
-    assert server.requests == []
+    assert [method for method, *_ in server.requests if method != "GET"] == []
+
+
+def test_register_says_that_there_is_no_server_before_it_loads_the_function(run, tmp_path):
+    path = tmp_path / "slow.py"
+    path.write_text("raise AssertionError('loaded')\n")
+
+    answer = run("register", "slow", f"{path}:predict", "--url", f"http://127.0.0.1:{free_port()}")
+
+    assert answer.exit_code == 3
+    assert "is the server running there?" in answer.stderr
 
 
 def test_register_on_the_server_sends_the_import_path(run, url, server):
