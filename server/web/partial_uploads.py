@@ -3,7 +3,7 @@
 Theory of operation. An upload is two files: what is known of it, written once, and what has come so far, whose length
 is how far it is. Nothing else is kept, so nothing can disagree. Bytes are synced before they are acknowledged. Uploads
 that nobody went on with for a day are removed, every hour and when another one begins; their number and their bytes are
-bounded.
+bounded, and the last quarter of both is for who has none yet, so that nobody's leftovers keep others out.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ __all__ = ["PartialUpload", "PartialUploads", "WholeUpload"]
 _log = logging.getLogger(__name__)
 
 _ID = re.compile(r"[A-Za-z0-9_-]{22}")
-#: Uploads at once: each is somebody's connection that was lost.
-_MAX_UPLOADS = 16
+#: Uploads at once: each is somebody's connection that was lost; and bytes of all, in terms of those that one may have.
+_MAX_UPLOADS, _MAX_TIMES = 16, 4
+#: And what of both is left to those who have none.
+_KEPT_UPLOADS, _KEPT_TIMES = 4, 1
 #: Seconds without a piece until an upload may be removed.
 _MAX_AGE_S = 24 * 3600.0
 #: Seconds between two looks for such ones.
@@ -44,11 +46,12 @@ _WRITE_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class PartialUpload:
-    """An upload of which ``offset`` of ``length`` bytes are there."""
+    """An upload of which ``offset`` of ``length`` bytes are there, and whose token began it."""
 
     id: str
     length: int
     offset: int
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +72,31 @@ class PartialUploads:
         #: Those that are being written to or read.
         self._busy: set[str] = set()
 
-    def check_room(self, length: int) -> None:
-        """Errors: those of ``begin`` for an upload of ``length`` bytes."""
+    def check_room(self, length: int, *, owner: str) -> None:
+        """Errors: those of ``begin`` for an upload of ``length`` bytes of ``owner``."""
         most = self._max_bytes()
         if length > most:
             raise BodyTooLarge(f"the upload of {length} bytes", limit_bytes=most, setting="max_archive_bytes")
         self.remove_abandoned()
         uploads = list(self._all())
-        if len(uploads) >= _MAX_UPLOADS or sum(each.length for each in uploads) + length > 4 * most:
-            raise UploadConflict(f"{len(uploads)} uploads are unfinished, no more are taken: finish or delete one")
+        n_own = sum(each.owner == owner for each in uploads)
+        n_kept, times_kept = (_KEPT_UPLOADS, _KEPT_TIMES) if n_own else (0, 0)
+        is_full = len(uploads) >= _MAX_UPLOADS - n_kept
+        if is_full or sum(each.length for each in uploads) + length > (_MAX_TIMES - times_kept) * most:
+            raise UploadConflict(
+                f"{len(uploads)} uploads are unfinished, {n_own} of them yours, no more of yours are taken: "
+                "finish or delete one"
+            )
         to_come = sum(each.length - each.offset for each in uploads)
         space = os.statvfs(next(path for path in (self._directory, *self._directory.parents) if path.exists()))
         if to_come + length > space.f_bavail * space.f_frsize:
             raise unwritable("the upload", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
-    def begin(self, length: int, *, filename: str, sha256: str | None) -> PartialUpload:
+    def begin(self, length: int, *, filename: str, sha256: str | None, owner: str) -> PartialUpload:
         """Begin an upload of ``length`` bytes. Errors: BodyTooLarge; UploadConflict; StoreUnwritable."""
-        self.check_room(length)
+        self.check_room(length, owner=owner)
         upload_id = secrets.token_urlsafe(16)
-        facts = {"length": length, "filename": filename, "sha256": sha256}
+        facts = {"length": length, "filename": filename, "sha256": sha256, "owner": owner}
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
             self._content(upload_id).touch(exist_ok=False)
@@ -95,15 +104,16 @@ class PartialUploads:
             self._facts_file(upload_id).write_text(json.dumps(facts), encoding="utf-8")
         except OSError as error:
             raise unwritable("the upload", error) from error
-        return PartialUpload(upload_id, length, 0)
+        return PartialUpload(upload_id, length, 0, owner)
 
     def look_up(self, upload_id: str) -> PartialUpload:
         """Return how far an upload is. Errors: UploadNotFound."""
         facts = self._facts(upload_id)
         try:
-            return PartialUpload(upload_id, facts["length"], self._content(upload_id).stat().st_size)
+            n_bytes = self._content(upload_id).stat().st_size
         except OSError:
             raise UploadNotFound(upload_id) from None
+        return PartialUpload(upload_id, facts["length"], n_bytes, facts["owner"])
 
     async def append(self, upload_id: str, offset: int, chunks: AsyncIterator[bytes]) -> PartialUpload:
         """Add a piece that begins at ``offset``. What came of it stays if the connection breaks.
@@ -212,7 +222,12 @@ class PartialUploads:
             raise UploadNotFound(upload_id)
         try:
             facts: dict[str, Any] = json.loads(self._facts_file(upload_id).read_text(encoding="utf-8"))
-            return {"length": int(facts["length"]), "filename": str(facts["filename"]), "sha256": facts["sha256"]}
+            return {
+                "length": int(facts["length"]),
+                "filename": str(facts["filename"]),
+                "sha256": facts["sha256"],
+                "owner": str(facts.get("owner", "")),
+            }
         except (OSError, ValueError, KeyError, TypeError):
             raise UploadNotFound(upload_id) from None
 

@@ -54,15 +54,15 @@ def uploads_router(catalog: Catalog, settings: Callable[[], Settings], uploads: 
     ) -> Response:
         filename = _filename(upload_metadata)
         sha256 = read_digest(None if repr_digest is None else repr_digest.encode("latin-1"))
-        uploads.check_room(upload_length)
+        grant: Grant = request.scope[GRANT]
+        uploads.check_room(upload_length, owner=grant.name)
         # Another body is a tus client's that sends its first piece along: it is told that nothing of it was taken.
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
             model = read_announcement(await read_small_body(request, settings()))
             note_model(request.scope, model)
-            grant: Grant = request.scope[GRANT]
             allow(grant, model, MANAGE)
             await catalog.check_new(model, n_bytes=upload_length)
-        upload = uploads.begin(upload_length, filename=filename, sha256=sha256)
+        upload = uploads.begin(upload_length, filename=filename, sha256=sha256, owner=grant.name)
         place = f"{request.scope.get('root_path', '')}/v1/uploads/{upload.id}"
         return JSONResponse({"upload": upload.id}, status_code=201, headers={**_headers(upload), "Location": place})
 

@@ -148,13 +148,13 @@ def test_an_upload_that_the_disk_has_no_room_for_is_not_begun(tmp_path: Path, mo
     # Room for 1,000 bytes in all.
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=10, f_frsize=100))
     with pytest.raises(StoreFull, match="No space left"):
-        uploads.begin(1_001, filename="m.zip", sha256=None)
-    begun = uploads.begin(600, filename="m.zip", sha256=None)
+        uploads.begin(1_001, filename="m.zip", sha256=None, owner="local")
+    begun = uploads.begin(600, filename="m.zip", sha256=None, owner="local")
     with pytest.raises(StoreFull):
-        uploads.begin(500, filename="m.zip", sha256=None)
+        uploads.begin(500, filename="m.zip", sha256=None, owner="local")
     # What has come of one is on the disk, which knows of it.
     asyncio.run(uploads.append(begun.id, 0, pieces(b"a" * 400)))
-    uploads.begin(500, filename="m.zip", sha256=None)
+    uploads.begin(500, filename="m.zip", sha256=None, owner="local")
 
 
 def test_an_upload_goes_on_where_it_is_and_nowhere_else(service: Service) -> None:
@@ -206,12 +206,37 @@ def test_what_is_no_upload_is_refused(service: Service) -> None:
 
 
 def test_unfinished_uploads_are_bounded(service: Service) -> None:
-    places = [begin(service, 10) for _ in range(16)]
+    places = [begin(service, 10) for _ in range(12)]
     refused = service.request("POST", "/v1/uploads", headers={"upload-length": "10"})
     assert refused.status_code == 409
-    assert "16 uploads are unfinished" in refused.json()["error"]
+    assert "12 uploads are unfinished, 12 of them yours" in refused.json()["error"]
     service.request("DELETE", places[0])
     begin(service, 10)
+
+
+def test_the_unfinished_uploads_of_one_leave_room_for_others(tmp_path: Path) -> None:
+    (tmp_path / "uploads").mkdir()
+    names = ["greedy", "second", "third", "fourth", "fifth", "sixth"]
+    service = Service(tmp_path / "uploads", tokens=tuple(entry(name, "manage") for name in names))
+
+    def begun(name: str, length: int = 10) -> int:
+        headers = {"upload-length": str(length), **bearer(name)}
+        return service.request("POST", "/v1/uploads", headers=headers).status_code
+
+    assert [begun("greedy") for _ in range(13)] == [201] * 12 + [409]
+    assert [begun(name) for name in names[1:]] == [201] * 4 + [409]
+    assert begun("second") == 409
+
+
+def test_the_bytes_of_one_leave_room_for_others(tmp_path: Path) -> None:
+    uploads = PartialUploads(tmp_path, max_bytes=lambda: 100)
+    for _ in range(3):
+        uploads.begin(100, filename="m.zip", sha256=None, owner="greedy")
+    with pytest.raises(UploadConflict):
+        uploads.begin(1, filename="m.zip", sha256=None, owner="greedy")
+    uploads.begin(100, filename="m.zip", sha256=None, owner="other")
+    with pytest.raises(UploadConflict):
+        uploads.begin(1, filename="m.zip", sha256=None, owner="third")
 
 
 # The files themselves.
@@ -227,7 +252,7 @@ async def pieces(*chunks: bytes, lost: bool = False) -> AsyncIterator[bytes]:
 
 def test_what_came_before_the_connection_was_lost_stays_over_a_restart(tmp_path: Path) -> None:
     before = PartialUploads(tmp_path / "partial", max_bytes=lambda: 2**20)
-    upload = before.begin(1000, filename="m.zip", sha256=None)
+    upload = before.begin(1000, filename="m.zip", sha256=None, owner="local")
     with pytest.raises(ClientGone):
         asyncio.run(before.append(upload.id, 0, pieces(b"a" * 300, b"b" * 100, lost=True)))
     after = PartialUploads(tmp_path / "partial", max_bytes=lambda: 2**20)
@@ -245,7 +270,7 @@ def test_what_came_before_the_connection_was_lost_stays_over_a_restart(tmp_path:
 
 def test_an_upload_that_could_not_be_registered_is_there_again(tmp_path: Path) -> None:
     uploads = PartialUploads(tmp_path / "partial", max_bytes=lambda: 2**20)
-    upload = uploads.begin(3, filename="m.zip", sha256=None)
+    upload = uploads.begin(3, filename="m.zip", sha256=None, owner="local")
 
     async def fail() -> None:
         await uploads.append(upload.id, 0, pieces(b"abc"))
@@ -261,27 +286,27 @@ def test_an_upload_that_could_not_be_registered_is_there_again(tmp_path: Path) -
 
 def test_uploads_that_nobody_goes_on_with_are_removed(tmp_path: Path) -> None:
     uploads = PartialUploads(tmp_path / "partial", max_bytes=lambda: 100)
-    old, new = (uploads.begin(100, filename="m.zip", sha256=None) for _ in range(2))
+    old, new = (uploads.begin(100, filename="m.zip", sha256=None, owner="local") for _ in range(2))
     day_and_more = tmp_path.stat().st_mtime - 25 * 3600
     os.utime(tmp_path / "partial" / f"{old.id}.part", (day_and_more, day_and_more))
     (tmp_path / "partial" / "leftover.part").touch()
-    for _ in range(3):
-        uploads.begin(100, filename="m.zip", sha256=None)
+    for _ in range(2):
+        uploads.begin(100, filename="m.zip", sha256=None, owner="local")
     assert not (tmp_path / "partial" / "leftover.part").exists()
     with pytest.raises(UploadNotFound):
         uploads.look_up(old.id)
     assert uploads.look_up(new.id).offset == 0
-    with pytest.raises(UploadConflict):  # four times max_bytes
-        uploads.begin(100, filename="m.zip", sha256=None)
+    with pytest.raises(UploadConflict):  # three times max_bytes of one owner
+        uploads.begin(100, filename="m.zip", sha256=None, owner="local")
     with pytest.raises(BodyTooLarge):
-        uploads.begin(101, filename="m.zip", sha256=None)
+        uploads.begin(101, filename="m.zip", sha256=None, owner="local")
 
 
 def test_they_are_removed_by_time_too_but_not_one_that_is_being_written_to(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     uploads = PartialUploads(tmp_path / "partial", max_bytes=lambda: 100)
-    kept, left = (uploads.begin(100, filename="m.zip", sha256=None) for _ in range(2))
+    kept, left = (uploads.begin(100, filename="m.zip", sha256=None, owner="local") for _ in range(2))
 
     def leave_alone(upload: PartialUpload) -> None:
         day_and_more = tmp_path.stat().st_mtime - 25 * 3600
