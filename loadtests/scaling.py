@@ -37,13 +37,12 @@ from loadtests.contenders import Server, rowwise_command
 from loadtests.driver_process import DriverProcess
 from loadtests.processes import children, cpu_s
 from loadtests.terminal import terminal
+from server.engine.executor import INLINE_S
 
 __all__ = ["CORES", "Demand", "Split", "bound_here", "bounds", "markdown"]
 
 #: Machines that are spoken of.
 CORES = (4, 16, 64)
-#: What the planner runs on the event loop itself (``docs/architecture.md``), seconds of a batch.
-_INLINE_S = 400e-6
 _WORKERS = (0, 1, 2)
 #: Columns of what was measured; times are of one request.
 _MEASURED = (
@@ -86,7 +85,7 @@ class Demand:
     @property
     def is_inline(self) -> bool:
         """Whether its batches run on the event loop."""
-        return self.batch_s <= _INLINE_S
+        return self.batch_s <= INLINE_S
 
 
 @dataclass(frozen=True, order=True)

@@ -28,6 +28,7 @@ from loadtests.contenders import Server, rowwise_command
 from loadtests.driver import percentile
 from loadtests.ports import free_port
 from loadtests.terminal import terminal
+from server.tensorflow_notices import quieten
 
 __all__ = ["Met", "carry_out"]
 
@@ -151,6 +152,7 @@ def _command(
 ) -> None:
     """Attack a server. Exit 1 if one attack did harm, or somebody else was answered wrongly, late or not at all."""
     console = terminal()
+    quieten()
     # Those that search all answers come last.
     in_order = sorted(cases(), key=lambda case: case.area == leaks.AREA)
     chosen = [case for case in in_order if re.search(only, f"{case.area}: {case.name}")]

@@ -20,12 +20,12 @@ from typing import Any
 from server.batching import Batch, ExampleFailed, Group
 from server.engine.model import GroupRunner
 
-__all__ = ["EngineThread"]
+__all__ = ["INLINE_S", "EngineThread"]
 
 #: Batches whose measured cost is at most this run on the event loop's thread. With 32 callers of the 64-256-256-10
 #: MLP on one core a thread served three quarters of the requests that it serves inline; at 128 nine tenths, where its
 #: largest bucket takes half a millisecond.
-_INLINE_S = 1e-3
+INLINE_S = 1e-3
 #: With more work than this behind it, a small batch goes to the thread too: the event loop has to read and answer.
 _INLINE_BACKLOG_S = 2e-3
 #: What runs in the thread waits for the interpreter lock, up to 5 ms each time; shorter times than this tell of the
@@ -87,7 +87,7 @@ class EngineThread:
     def start(self, batch: Batch) -> None:
         """Run a small batch, hand another one to the thread. Errors: KeyError if its group is not attached."""
         runner = self._runners[batch.group.home or batch.group]
-        if batch.predicted_s <= _INLINE_S and self._backlog_s() <= _INLINE_BACKLOG_S:
+        if batch.predicted_s <= INLINE_S and self._backlog_s() <= _INLINE_BACKLOG_S:
             self._run_here(batch, runner)
             return
         self._free = 0
