@@ -20,7 +20,8 @@ from server.rights import AuditLog, AuditRecord
 from server.server_state import ServerState, settings_sha256
 from server.settings import Settings
 from server.store.records import State
-from tests.web.scripted import ScriptedCatalog, ScriptedModel
+from tests.web.scripted import ScriptedCatalog
+from tests.web.scripted_model import ScriptedModel
 
 
 class Part:

@@ -13,7 +13,8 @@ import pytest
 
 import rowwise
 from server.signature import LengthAxis, ModelSignature, TensorSignature
-from tests.web.scripted import SUM, ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import SUM, ScriptedModel
 
 #: Inputs of several dtypes, one of which may be left out.
 MIXED = ModelSignature(

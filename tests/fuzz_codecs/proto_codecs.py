@@ -94,7 +94,7 @@ class TfsProto(_Proto):
         super().__init__("tfs proto", PredictMessage, "tensorflow.serving.PredictRequest")
 
     def bodies(self, asked: Someone) -> list[bytes]:
-        from tests.web.conformance.asking import tensor_message
+        from tests.web.conformance.grpc_protocols import tensor_message
 
         found = []
         for arrays in arrays_of(asked):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 
 from tests.fuzz_codecs.codecs import CODECS
-from tests.fuzz_codecs.connections import CONNECTIONS
+from tests.fuzz_codecs.http2_connections import Http2
+from tests.fuzz_codecs.http_connections import Http
 from tests.fuzz_codecs.run import Broken, Tally, bound_memory, run
 from tests.fuzz_codecs.target import Target
 
 __all__ = ["TARGETS", "run_one"]
 
-TARGETS: tuple[Target, ...] = (*CODECS, *CONNECTIONS)
+TARGETS: tuple[Target, ...] = (*CODECS, Http(), Http2())
 
 
 def run_one(name: str, n_inputs: int, seed: int) -> Tally | str:

@@ -14,7 +14,8 @@ import tensorflow as tf
 
 import rowwise
 from tests.manual.running import RUN_IN_PROCESS, Reader
-from tests.web.scripted import ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import ScriptedModel
 from vectorizer import vectorize
 
 

@@ -45,6 +45,20 @@ def octets(array: np.ndarray[Any, Any]) -> bytes:
     return array.tobytes()
 
 
+def from_octets(data: bytes, dtype: str) -> np.ndarray[Any, Any]:
+    """The flat array that ``octets`` wrote."""
+    if dtype != "string":
+        return np.frombuffer(data, NUMPY[dtype])
+    found = []
+    while data:
+        (size,) = struct.unpack_from("<I", data)
+        found.append(data[4 : 4 + size])
+        data = data[4 + size :]
+    array = np.empty(len(found), object)
+    array[:] = found
+    return array
+
+
 def described(name: str, dtype: str, shape: Sequence[int], **more: Any) -> dict[str, Any]:
     """One tensor of a request, with what ``more`` says."""
     return {"name": name, "shape": list(shape), "datatype": DATATYPES[dtype], **more}

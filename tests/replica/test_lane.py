@@ -22,7 +22,8 @@ from server.replica.present import present
 from server.settings import Settings
 from server.web import create_app
 from server.web.front import Front
-from tests.web.scripted import ScriptedAnswer, ScriptedCatalog, ScriptedModel
+from tests.web.scripted import ScriptedCatalog
+from tests.web.scripted_model import ScriptedAnswer, ScriptedModel
 from tests.web.sockets import Connection, request, total, until
 
 

@@ -29,7 +29,8 @@ from schemathesis.specs.openapi import checks
 
 from loadtests.small_models import BUILD
 from tests.e2e.server_process import ServerProcess
-from tests.web.scripted import ScriptedCatalog, ScriptedModel
+from tests.web.scripted import ScriptedCatalog
+from tests.web.scripted_model import ScriptedModel
 from tests.web.sockets import Connection, Running, over_sockets
 
 __all__ = ["KNOWN", "Outcome", "ask_everything", "ask_real_server", "small_server"]

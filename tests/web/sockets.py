@@ -19,7 +19,8 @@ from server.tls import Tls
 from server.web import create_app
 from server.web.crowding import with_room
 from server.web.front import Front
-from tests.web.scripted import ScriptedCatalog, ScriptedModel
+from tests.web.scripted import ScriptedCatalog
+from tests.web.scripted_model import ScriptedModel
 
 Answer = tuple[int, dict[str, str], bytes]
 

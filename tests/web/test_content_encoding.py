@@ -15,7 +15,8 @@ import pytest
 from server.web.bodies import read_body
 from server.web.content_encoding import PIECE_BYTES, inflated
 from server.web.errors import BodyDamaged, BodyTooLarge, WebError
-from tests.web.scripted import ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import ScriptedModel
 from tests.web.sockets import Connection, Running, over_sockets, total
 from tests.web.wire import Wire, pieces
 

@@ -15,7 +15,8 @@ import pytest
 from server.batching import ModelUnloaded
 from server.web.paths import VerbPath
 from server.web.status import Reply
-from tests.web.scripted import ScriptedAnswer, ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import ScriptedAnswer, ScriptedModel
 from tests.web.test_hot_lane import Connection, Running, over_sockets, request, total, until
 from tests.web.wire import Wire, pieces
 

@@ -14,7 +14,8 @@ from server.derivatives import ServedDerivative
 from server.protocol import Rows
 from server.signature import ModelSignature, TensorSignature
 from server.web.derivatives import DerivativeQuery, read_query
-from tests.web.scripted import ScriptedAnswer, ScriptedModel, ScriptedTicket, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import ScriptedAnswer, ScriptedModel, ScriptedTicket
 
 X = TensorSignature(name="x", dtype="float32", shape=(2,))
 Y = TensorSignature(name="y", dtype="float32", shape=())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.web.scripted import ScriptedAnswer
+from tests.web.scripted_model import ScriptedAnswer
 from tests.web.sockets import Connection, Running, over_sockets, request, total, until
 
 LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: test\r\n\r\n"

@@ -22,7 +22,8 @@ from server.tally import Tally
 from server.web.forwarding import Forwarder, FromWorkers
 from server.web.front import IS_PREDICTION, REQUEST_ID
 from server.web.worker_app import create_worker_app
-from tests.web.scripted import LOCAL, ScriptedModel, Service
+from tests.web.scripted import LOCAL, Service
+from tests.web.scripted_model import ScriptedModel
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 
 from server.rights import add_token, revoke_token
 from tests.web.rights import entry, tokens
-from tests.web.scripted import ScriptedAnswer
+from tests.web.scripted_model import ScriptedAnswer
 from tests.web.sockets import Connection, Running, over_sockets, request, total, until
 
 

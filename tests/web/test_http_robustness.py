@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from server.web.strict_http import MAX_HEAD_BYTES, MAX_HEADERS, MAX_TARGET_BYTES
-from tests.web.scripted import ScriptedAnswer, ScriptedModel
+from tests.web.scripted_model import ScriptedAnswer, ScriptedModel
 from tests.web.sockets import Connection, Running, over_sockets, request, total, until
 
 HEAD = b"POST /v1/models/sum:predict HTTP/1.1\r\nHost: test\r\n"

@@ -12,7 +12,8 @@ import pytest
 from server.batching import QueueFull
 from server.protocol import OipFormat
 from server.signature import ModelSignature, TensorSignature
-from tests.web.scripted import REMOTE, ScriptedModel, Service
+from tests.web.scripted import REMOTE, Service
+from tests.web.scripted_model import ScriptedModel
 from tests.web.sockets import Answer, Connection, Running, over_sockets
 from tests.web.wire import pieces
 

@@ -16,7 +16,8 @@ from server.build.source import ArchiveSource, ImportSource
 from server.settings import Settings
 from server.store.errors import StoreUnwritable, unwritable
 from server.store.records import State, VersionRecord
-from tests.web.scripted import ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import ScriptedModel
 from tests.web.wire import Wire, pieces
 
 SPEC = {"inputs": {"x": {"dtype": "float32", "shape": [3]}}, "max_batch": 16}

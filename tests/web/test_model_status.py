@@ -8,7 +8,8 @@ import pytest
 
 from server.signature import TensorSignature
 from server.store.records import State
-from tests.web.scripted import SEQUENCE, ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import SEQUENCE, ScriptedModel
 
 
 def status(version: str, state: str, code: str = "OK", message: str = "") -> dict[str, object]:

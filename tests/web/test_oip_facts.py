@@ -8,7 +8,8 @@ import pytest
 
 from server.signature import LengthAxis, ModelSignature, TensorSignature
 from server.store.records import State
-from tests.web.scripted import REMOTE, ScriptedModel, Service
+from tests.web.scripted import REMOTE, Service
+from tests.web.scripted_model import ScriptedModel
 
 MIXED = ModelSignature(
     inputs=(

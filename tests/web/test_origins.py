@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.scripted import ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import ScriptedModel
 
 LOOPBACK = (
     "localhost",

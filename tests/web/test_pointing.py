@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from server.store import State
-from tests.web.scripted import ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import ScriptedModel
 
 
 @pytest.fixture

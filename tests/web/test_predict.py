@@ -19,7 +19,8 @@ from server.batching.errors import (
 )
 from server.errors import RowwiseError
 from server.store.records import State
-from tests.web.scripted import SEQUENCE, ScriptedAnswer, ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import SEQUENCE, ScriptedAnswer, ScriptedModel
 from tests.web.wire import Wire, pieces
 
 ONE = {"instances": [[1, 2, 3]]}

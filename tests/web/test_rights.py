@@ -16,7 +16,8 @@ from server.settings import Settings
 from server.web.application import check_rules
 from server.web.scopes import ASK, KNOWN, MANAGE, OPEN, PREDICT, READ, SCRAPE, Rule, route_rule
 from tests.web.rights import ALL, bearer, entry, tokens
-from tests.web.scripted import ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import ScriptedModel
 
 CALLERS = (None, "wrong", "predict", "read", "manage", "elsewhere", "read-all", ALL)
 #: Who comes in, by rule, where a model called "sum" is asked about.

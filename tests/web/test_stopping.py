@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.web.scripted import ScriptedAnswer
+from tests.web.scripted_model import ScriptedAnswer
 from tests.web.sockets import Connection, Running, over_sockets, request, total, until
 
 READY = b"GET /v2/health/ready HTTP/1.1\r\nHost: test\r\n\r\n"

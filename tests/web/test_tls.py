@@ -26,7 +26,8 @@ from server.http_server import new_event_loop
 from server.settings import Settings
 from server.tls import Tls
 from server.web.rpc.server import RpcServer
-from tests.web.scripted import ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import ScriptedModel
 from tests.web.sockets import Connection, request, running, total, until
 
 

@@ -14,7 +14,8 @@ from server.web.predict import Predictor
 from server.web.status import Reply
 from server.web.tracing import Tracing
 from tests.web.collector import Collector, attributes
-from tests.web.scripted import ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import ScriptedModel
 
 PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 NOT_SAMPLED = PARENT[:-2] + b"00"

@@ -14,7 +14,8 @@ import pytest
 
 from server.signature import ModelSignature, TensorSignature
 from server.statistics import BatchTimes
-from tests.web.scripted import ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import ScriptedModel
 
 RECORDED = Path(__file__).parent / "triton_answers"
 LIKE_TRITONS = ModelSignature(

@@ -1,50 +1,21 @@
-"""Uploads that go on after a lost connection, registrations that may be sent again, and what is checked of both."""
+"""Archives that are sent in pieces, and go on after a lost connection: the routes."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import json
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
-from server.store.errors import QuotaExceeded, StoreFull
-from server.web.digests import read_digest
-from server.web.errors import BodyTooLarge, ClientGone, RegistrationRefused, UploadConflict, UploadNotFound
-from server.web.partial_uploads import PartialUpload, PartialUploads
+from server.store.errors import QuotaExceeded
 from tests.web.rights import bearer, entry
 from tests.web.scripted import Service
-
-ARCHIVE = bytes(range(256)) * 40
-PIECE = {"content-type": "application/offset+octet-stream"}
-
-
-def digest(content: bytes) -> str:
-    return f"sha-256=:{base64.b64encode(hashlib.sha256(content).digest()).decode()}:"
-
-
-def begin(service: Service, length: int = len(ARCHIVE), **headers: str) -> str:
-    answer = service.request("POST", "/v1/uploads", headers={"upload-length": str(length), **headers})
-    assert answer.status_code == 201, answer.text
-    assert answer.headers["tus-resumable"] == "1.0.0"
-    return str(answer.headers["location"])
-
-
-def send(service: Service, place: str, offset: int, piece: bytes) -> httpx.Response:
-    return service.request("PATCH", place, content=piece, headers={**PIECE, "upload-offset": str(offset)})
-
-
-def offset(service: Service, place: str) -> int:
-    answer = service.request("HEAD", place)
-    assert answer.status_code == 204
-    return int(answer.headers["upload-offset"])
+from tests.web.uploads import ARCHIVE, PIECE, begin, digest, offset, send
 
 
 def test_pieces_become_a_version(service: Service) -> None:
@@ -129,32 +100,11 @@ def test_a_form_that_would_be_refused_is_refused_before_its_archive_is_read(serv
     assert (answer.status_code, n_read) == (507, 0)
 
 
-def test_what_was_registered_already_is_told_again_where_no_more_would_be_taken(service: Service) -> None:
-    assert register(service, **{"idempotency-key": "k"}).json()["version"] == 1
-    service.catalog.register_error = QuotaExceeded("model 'digits' has 1 version")
-    assert register(service, **{"idempotency-key": "k"}).json()["version"] == 1
-    assert register(service, **{"idempotency-key": "another"}).status_code == 507
-
-
 def test_a_damaged_upload_keeps_nobody_from_beginning_another(service: Service) -> None:
     place = begin(service)
     (service.upload_dir / "partial" / f"{place.rpartition('/')[2]}.part").unlink()
     (service.upload_dir / "partial" / "x.json").write_text("{")
     begin(service)
-
-
-def test_an_upload_that_the_disk_has_no_room_for_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    uploads = PartialUploads(tmp_path / "partial", max_bytes=lambda: 2**20)
-    # Room for 1,000 bytes in all.
-    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=10, f_frsize=100))
-    with pytest.raises(StoreFull, match="No space left"):
-        uploads.begin(1_001, filename="m.zip", sha256=None, owner="local")
-    begun = uploads.begin(600, filename="m.zip", sha256=None, owner="local")
-    with pytest.raises(StoreFull):
-        uploads.begin(500, filename="m.zip", sha256=None, owner="local")
-    # What has come of one is on the disk, which knows of it.
-    asyncio.run(uploads.append(begun.id, 0, pieces(b"a" * 400)))
-    uploads.begin(500, filename="m.zip", sha256=None, owner="local")
 
 
 def test_an_upload_goes_on_where_it_is_and_nowhere_else(service: Service) -> None:
@@ -226,215 +176,3 @@ def test_the_unfinished_uploads_of_one_leave_room_for_others(tmp_path: Path) -> 
     assert [begun("greedy") for _ in range(13)] == [201] * 12 + [409]
     assert [begun(name) for name in names[1:]] == [201] * 4 + [409]
     assert begun("second") == 409
-
-
-def test_the_bytes_of_one_leave_room_for_others(tmp_path: Path) -> None:
-    uploads = PartialUploads(tmp_path, max_bytes=lambda: 100)
-    for _ in range(3):
-        uploads.begin(100, filename="m.zip", sha256=None, owner="greedy")
-    with pytest.raises(UploadConflict):
-        uploads.begin(1, filename="m.zip", sha256=None, owner="greedy")
-    uploads.begin(100, filename="m.zip", sha256=None, owner="other")
-    with pytest.raises(UploadConflict):
-        uploads.begin(1, filename="m.zip", sha256=None, owner="third")
-
-
-# The files themselves.
-
-
-async def pieces(*chunks: bytes, lost: bool = False) -> AsyncIterator[bytes]:
-    for chunk in chunks:
-        await asyncio.sleep(0)
-        yield chunk
-    if lost:
-        raise ClientGone("gone")
-
-
-def test_what_came_before_the_connection_was_lost_stays_over_a_restart(tmp_path: Path) -> None:
-    before = PartialUploads(tmp_path / "partial", max_bytes=lambda: 2**20)
-    upload = before.begin(1000, filename="m.zip", sha256=None, owner="local")
-    with pytest.raises(ClientGone):
-        asyncio.run(before.append(upload.id, 0, pieces(b"a" * 300, b"b" * 100, lost=True)))
-    after = PartialUploads(tmp_path / "partial", max_bytes=lambda: 2**20)
-    assert after.look_up(upload.id).offset == 400
-    assert asyncio.run(after.append(upload.id, 400, pieces(b"c" * 600))).offset == 1000
-
-    async def take() -> bytes:
-        async with after.taken(upload.id) as whole:
-            return whole.path.read_bytes()
-
-    assert asyncio.run(take()) == b"a" * 300 + b"b" * 100 + b"c" * 600
-    with pytest.raises(UploadNotFound):
-        after.look_up(upload.id)
-
-
-def test_an_upload_that_could_not_be_registered_is_there_again(tmp_path: Path) -> None:
-    uploads = PartialUploads(tmp_path / "partial", max_bytes=lambda: 2**20)
-    upload = uploads.begin(3, filename="m.zip", sha256=None, owner="local")
-
-    async def fail() -> None:
-        await uploads.append(upload.id, 0, pieces(b"abc"))
-        async with uploads.taken(upload.id):
-            with pytest.raises(UploadConflict, match="another request"):
-                await uploads.append(upload.id, 3, pieces(b"d"))
-            raise OSError("full")
-
-    with pytest.raises(OSError, match="full"):
-        asyncio.run(fail())
-    assert uploads.look_up(upload.id).offset == 3
-
-
-def test_uploads_that_nobody_goes_on_with_are_removed(tmp_path: Path) -> None:
-    uploads = PartialUploads(tmp_path / "partial", max_bytes=lambda: 100)
-    old, new = (uploads.begin(100, filename="m.zip", sha256=None, owner="local") for _ in range(2))
-    day_and_more = tmp_path.stat().st_mtime - 25 * 3600
-    os.utime(tmp_path / "partial" / f"{old.id}.part", (day_and_more, day_and_more))
-    (tmp_path / "partial" / "leftover.part").touch()
-    for _ in range(2):
-        uploads.begin(100, filename="m.zip", sha256=None, owner="local")
-    assert not (tmp_path / "partial" / "leftover.part").exists()
-    with pytest.raises(UploadNotFound):
-        uploads.look_up(old.id)
-    assert uploads.look_up(new.id).offset == 0
-    with pytest.raises(UploadConflict):  # three times max_bytes of one owner
-        uploads.begin(100, filename="m.zip", sha256=None, owner="local")
-    with pytest.raises(BodyTooLarge):
-        uploads.begin(101, filename="m.zip", sha256=None, owner="local")
-
-
-def test_they_are_removed_by_time_too_but_not_one_that_is_being_written_to(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    uploads = PartialUploads(tmp_path / "partial", max_bytes=lambda: 100)
-    kept, left = (uploads.begin(100, filename="m.zip", sha256=None, owner="local") for _ in range(2))
-
-    def leave_alone(upload: PartialUpload) -> None:
-        day_and_more = tmp_path.stat().st_mtime - 25 * 3600
-        os.utime(tmp_path / "partial" / f"{upload.id}.part", (day_and_more, day_and_more))
-
-    def is_there(upload: PartialUpload) -> bool:
-        return (tmp_path / "partial" / f"{upload.id}.part").exists()
-
-    async def slow() -> AsyncIterator[bytes]:
-        yield b"abc"
-        leave_alone(kept)
-        await asyncio.sleep(0)
-        while is_there(left):  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0)
-
-    async def test() -> None:
-        clearing = asyncio.create_task(uploads.keep_clear(every_s=0.0))
-        await uploads.append(left.id, 0, pieces(b"1234567"))
-        leave_alone(left)
-        assert (await uploads.append(kept.id, 0, slow())).offset == 3
-        clearing.cancel()
-        await asyncio.wait({clearing})
-
-    caplog.set_level("INFO")
-    asyncio.run(test())
-    assert (is_there(kept), is_there(left)) == (True, False)
-    assert "7 bytes" in caplog.text
-
-
-def test_a_disk_that_refuses_to_remove_them_ends_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    uploads = PartialUploads(tmp_path / "partial", max_bytes=lambda: 100)
-    n_tried = 0
-
-    def refuse() -> int:
-        nonlocal n_tried
-        n_tried += 1
-        raise OSError(30, "Read-only file system")
-
-    monkeypatch.setattr(uploads, "remove_abandoned", refuse)
-
-    async def test() -> None:
-        clearing = asyncio.create_task(uploads.keep_clear(every_s=0.0))
-        while n_tried < 3:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0)
-        clearing.cancel()
-        await asyncio.wait({clearing})
-
-    asyncio.run(test())
-    assert "Read-only file system" in caplog.text
-
-
-# Digests and keys of a form.
-
-
-def register(service: Service, archive: bytes = ARCHIVE, *, spec: str = "{}", part: Any = None, **headers: str) -> Any:
-    files = [
-        ("spec", (None, spec, "application/json")),
-        ("archive", ("m.zip", archive, "application/zip", {} if part is None else {"Repr-Digest": part})),
-    ]
-    return service.request("PUT", "/v1/models/digits", files=files, headers=headers)
-
-
-def test_the_digest_of_the_archive_is_recorded_and_checked(service: Service) -> None:
-    answer = register(service, part=digest(ARCHIVE))
-    assert answer.status_code == 202
-    status = service.request("GET", answer.json()["status_url"]).json()
-    assert status["archive_sha256"] == hashlib.sha256(ARCHIVE).hexdigest()
-    refused = register(service, part=digest(ARCHIVE[1:]))
-    assert refused.status_code == 400
-    assert "it changed on its way" in refused.json()["error"]
-    assert len(service.catalog.registered) == 1
-    assert [path.name for path in service.upload_dir.iterdir()] == []
-
-
-def test_digests_that_are_none_are_refused() -> None:
-    good = digest(b"x")
-    assert read_digest(None) is None
-    assert read_digest(f"sha-512=:AAAA:, {good}".encode()) == hashlib.sha256(b"x").hexdigest()
-    for header in (b"", b"sha-256", b"sha-256=AAAA", b"sha-256=:AAAA:", b"sha-256=:!!!!:", b"md5=:AAAA:", b"\xff"):
-        with pytest.raises(RegistrationRefused, match="sha-256=:BASE64:"):
-            read_digest(header)
-
-
-def test_the_same_key_and_content_is_the_same_version(service: Service) -> None:
-    answers = [register(service, **{"idempotency-key": '"8e03978e"'}) for _ in range(3)]
-    assert [answer.json()["version"] for answer in answers] == [1, 1, 1]
-    assert service.catalog.uploads == [ARCHIVE]
-    assert [path.name for path in service.upload_dir.iterdir()] == []
-    assert register(service).json()["version"] == 2
-    assert register(service, **{"idempotency-key": "another"}).json()["version"] == 3
-
-
-def test_the_same_key_with_another_content_is_refused(service: Service) -> None:
-    assert register(service, **{"idempotency-key": "k"}).status_code == 202
-    for changed in (register(service, b"other", **{"idempotency-key": "k"}),
-                    register(service, spec='{"max_batch": 2}', **{"idempotency-key": "k"}),
-                    service.request("PUT", "/v1/models/digits", json={"import_path": "models.digits:predict"},
-                                    headers={"idempotency-key": "k"})):  # fmt: skip
-        assert changed.status_code == 409
-        assert "was used for version 1" in changed.json()["error"]
-    assert len(service.catalog.registered) == 1
-    assert [path.name for path in service.upload_dir.iterdir()] == []
-
-
-def test_a_key_is_one_models(service: Service) -> None:
-    said = {"json": {"import_path": "models.digits:predict"}, "headers": {"idempotency-key": "k"}}
-    assert service.request("PUT", "/v1/models/a", **said).status_code == 202
-    assert service.request("PUT", "/v1/models/b", **said).status_code == 202
-    assert service.request("PUT", "/v1/models/a", **said).json()["version"] == 1
-    assert len(service.catalog.registered) == 2
-
-
-def test_an_upload_that_was_registered_under_a_key_is_found_by_it(service: Service) -> None:
-    place = begin(service)
-    send(service, place, 0, ARCHIVE)
-    said = {"json": {"upload": place, "max_batch": 4}, "headers": {"idempotency-key": "k"}}
-    assert service.request("PUT", "/v1/models/digits", **said).json()["version"] == 1
-    assert service.request("PUT", "/v1/models/digits", **said).json()["version"] == 1
-    other = {**said, "json": {"upload": place, "max_batch": 5}}
-    assert service.request("PUT", "/v1/models/digits", **other).status_code == 409
-    assert service.request("PUT", "/v1/models/digits", json=said["json"]).status_code == 404
-
-
-@pytest.mark.parametrize("key", ["", '""', "x" * 256, "caf\u00e9"])
-def test_keys_that_are_none_are_refused(service: Service, key: str) -> None:
-    answer = service.request(
-        "PUT", "/v1/models/a", json={"import_path": "models.digits:predict"}, headers={"idempotency-key": key.encode()}
-    )
-    assert answer.status_code == 400

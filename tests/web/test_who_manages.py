@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.scripted import LOCAL, REMOTE, ScriptedModel, Service
+from tests.web.scripted import LOCAL, REMOTE, Service
+from tests.web.scripted_model import ScriptedModel
 
 MANAGED = [
     ("GET", "/v1/models"),

@@ -11,7 +11,7 @@ from server.protocol import Array, Column, Rows
 from server.protocol.dtypes import numpy_dtype
 from server.signature import LengthAxis, ModelSignature, TensorSignature
 from tests.protocol.asked import EVERY_DTYPE, values_of
-from tests.web.scripted import ScriptedModel
+from tests.web.scripted_model import ScriptedModel
 
 __all__ = ["FORMS", "Computing", "Echo", "Form", "every_echo", "one_example", "ordinary"]
 

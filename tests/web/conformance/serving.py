@@ -17,7 +17,8 @@ import grpc.aio
 from server.http_server import new_event_loop
 from server.protocol.messages import message_class
 from server.web.rpc.server import RpcServer
-from tests.web.scripted import ScriptedCatalog, ScriptedModel
+from tests.web.scripted import ScriptedCatalog
+from tests.web.scripted_model import ScriptedModel
 from tests.web.sockets import Answer, Connection, running
 
 __all__ = ["Refused", "Server"]

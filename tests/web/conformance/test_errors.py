@@ -14,8 +14,9 @@ from server.errors import RowwiseError
 from server.protocol.messages import message_class
 from server.web.status import STATUS
 from tests.protocol.asked import same_bits
-from tests.web.conformance.asking import PROTOCOLS, Asked, Protocol
+from tests.web.conformance.asking import Asked, Protocol
 from tests.web.conformance.models import Echo, ordinary
+from tests.web.conformance.protocols import PROTOCOLS
 from tests.web.conformance.serving import Refused, Server
 
 #: The codes that the contract names and those of HTTP itself, and what gRPC has instead of them.

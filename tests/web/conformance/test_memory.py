@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.web.conformance.asking import PROTOCOLS, Asked, Protocol
+from tests.web.conformance.asking import Asked, Protocol
 from tests.web.conformance.models import Echo
+from tests.web.conformance.protocols import PROTOCOLS
 from tests.web.conformance.serving import Server
 
 _LARGE_BYTES = 100_000

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tests.protocol.asked import same_bits
-from tests.web.conformance.asking import PROTOCOLS, Asked, Protocol
+from tests.web.conformance.asking import Asked, Protocol
 from tests.web.conformance.models import Computing, Echo, ordinary
+from tests.web.conformance.protocols import PROTOCOLS
 from tests.web.conformance.serving import Refused, Server
 
 by_protocol = pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)

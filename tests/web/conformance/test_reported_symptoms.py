@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tests.protocol.asked import same_bits
-from tests.web.conformance.asking import HALVES, PROTOCOLS, Asked, Protocol
+from tests.web.conformance.asking import HALVES, Asked, Protocol
 from tests.web.conformance.models import FORMS, Computing, Echo, ordinary
+from tests.web.conformance.protocols import PROTOCOLS
 from tests.web.conformance.serving import Refused, Server
 
 BY_NAME = {protocol.name: protocol for protocol in PROTOCOLS}

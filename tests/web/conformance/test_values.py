@@ -10,8 +10,10 @@ import pytest
 
 from server.protocol import Array
 from tests.protocol.asked import EVERY_DTYPE, same_bits
-from tests.web.conformance.asking import HALVES, PROTOCOLS, Answered, Asked, OipGrpc, Protocol
+from tests.web.conformance.asking import HALVES, Answered, Asked, Protocol
+from tests.web.conformance.grpc_protocols import OipGrpc
 from tests.web.conformance.models import FORMS, Computing, Echo, one_example, ordinary
+from tests.web.conformance.protocols import PROTOCOLS
 from tests.web.conformance.serving import Refused, Server
 
 BY_NAME = {protocol.name: protocol for protocol in PROTOCOLS}

@@ -16,7 +16,8 @@ from server.store.records import State
 from server.web.console.live import Live
 from server.web.errors import ViewersFull
 from tests.web.rights import bearer, tokens
-from tests.web.scripted import REMOTE, ScriptedBatches, ScriptedCatalog, ScriptedModel, Service
+from tests.web.scripted import REMOTE, ScriptedBatches, ScriptedCatalog, Service
+from tests.web.scripted_model import ScriptedModel
 from tests.web.wire import Wire
 
 ALL = Grant("all", Scope)

@@ -17,7 +17,8 @@ from server.web.http2.header_blocks import literal
 from server.web.rpc.framing import message
 from server.web.rpc.server import RpcServer
 from tests.web.http2.other_side import Client
-from tests.web.scripted import ScriptedAnswer, ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import ScriptedAnswer, ScriptedModel
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 PREDICT = "/tensorflow.serving.PredictionService/Predict"

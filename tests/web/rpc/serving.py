@@ -15,7 +15,8 @@ import numpy as np
 from server.http_server import new_event_loop
 from server.protocol.messages import message_class
 from server.web.rpc.server import RpcServer
-from tests.web.scripted import ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import ScriptedModel
 
 __all__ = ["Calling", "infer_request", "over_grpc", "until"]
 

@@ -14,7 +14,8 @@ from server.web.rpc.framing import deadline_s, message
 from server.web.rpc.server import RpcServer
 from tests.web.http2.other_side import Client
 from tests.web.rpc.serving import infer_request
-from tests.web.scripted import ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import ScriptedModel
 
 INFER = {":path": "/inference.GRPCInferenceService/ModelInfer", "content-type": "application/grpc", "te": "trailers"}
 REQUEST = message(infer_request([1, 2, 3]).SerializeToString())

@@ -22,7 +22,7 @@ from tests.protocol.test_tfs_proto import tensor
 from tests.web.rights import entry
 from tests.web.rpc.plain_calls import INFER, PREDICT, RESPONSE, Together, settled, together, totals
 from tests.web.rpc.serving import Calling, infer_request, over_grpc
-from tests.web.scripted import ScriptedModel
+from tests.web.scripted_model import ScriptedModel
 
 
 def test_calls_that_come_together_are_one_array_and_each_gets_its_own_answer(tmp_path: Path) -> None:

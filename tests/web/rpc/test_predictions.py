@@ -17,7 +17,7 @@ from server.protocol.messages import message_class
 from server.signature import ModelSignature, TensorSignature
 from server.store.errors import ModelNotReady
 from tests.web.rpc.serving import Calling, infer_request, over_grpc, until
-from tests.web.scripted import ScriptedAnswer, ScriptedModel
+from tests.web.scripted_model import ScriptedAnswer, ScriptedModel
 
 RESPONSE = message_class("inference.ModelInferResponse")
 STREAMED = message_class("inference.ModelStreamInferResponse")

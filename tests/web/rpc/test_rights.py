@@ -16,7 +16,8 @@ from server.web.rpc.services import Services
 from server.web.scopes import ASK, MANAGE, OPEN, PREDICT, READ, RPC_RULES, Rule
 from tests.web.rights import ALL, entry, tokens
 from tests.web.rpc.serving import Calling, infer_request, over_grpc
-from tests.web.scripted import ScriptedModel, Service
+from tests.web.scripted import Service
+from tests.web.scripted_model import ScriptedModel
 
 OIP = "/inference.GRPCInferenceService/"
 TFS = "/tensorflow.serving."

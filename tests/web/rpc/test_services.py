@@ -12,7 +12,7 @@ import pytest
 from server.protocol.messages import message_class
 from server.store.records import State
 from tests.web.rpc.serving import Calling, infer_request, over_grpc, until
-from tests.web.scripted import SEQUENCE, ScriptedAnswer, ScriptedModel
+from tests.web.scripted_model import SEQUENCE, ScriptedAnswer, ScriptedModel
 
 OIP = "inference.GRPCInferenceService"
 TFS = "tensorflow.serving"
