@@ -28,7 +28,7 @@ from loadtests.contenders import Server, rowwise_command
 from loadtests.driver import percentile
 from loadtests.ports import free_port
 from loadtests.terminal import terminal
-from server.tensorflow_notices import quieten
+from server.tensorflow_notices import load_tensorflow, quieten
 
 __all__ = ["Met", "carry_out"]
 
@@ -123,17 +123,19 @@ class Turns:
     def __init__(self) -> None:
         self.stretches: list[Stretch] = []
         self._attacked: list[Span] = []
+        self._names: list[str] = []
         self._before = _span(_STRETCH_S)
 
-    def attacked(self, began_s: float, *, is_last: bool) -> None:
+    def attacked(self, name: str, began_s: float, *, is_last: bool) -> None:
         """Note an attack that is over now, and be quiet if that makes a stretch."""
         self._attacked.append((began_s, time.monotonic()))
+        self._names.append(name)
         time.sleep(_REST_S)
         took_s = sum(end - begin for begin, end in self._attacked)
         if took_s >= _STRETCH_S or is_last:
             after = _span(min(max(took_s, _STRETCH_S), _LONGEST_QUIET_S))
-            self.stretches.append(Stretch(tuple(self._attacked), self._before, after))
-            self._attacked, self._before = [], after
+            self.stretches.append(Stretch(tuple(self._attacked), self._before, after, tuple(self._names)))
+            self._attacked, self._names, self._before = [], [], after
 
 
 def _span(seconds: float) -> Span:
@@ -153,6 +155,7 @@ def _command(
     """Attack a server. Exit 1 if one attack did harm, or somebody else was answered wrongly, late or not at all."""
     console = terminal()
     quieten()
+    load_tensorflow()
     # Those that search all answers come last.
     in_order = sorted(cases(), key=lambda case: case.area == leaks.AREA)
     chosen = [case for case in in_order if re.search(only, f"{case.area}: {case.name}")]
@@ -181,12 +184,13 @@ def _command(
                 progress.update(task, description=case.name)
                 began_s = time.monotonic()
                 met.append(carry_out(case, target))
-                turns.attacked(began_s, is_last=case is chosen[-1])
+                turns.attacked(f"{case.area}: {case.name}", began_s, is_last=case is chosen[-1])
                 if met[-1].harm:
                     progress.console.print(f"{case.area}: {case.name}: {met[-1].harm}", style="red", markup=False)
                 progress.advance(task)
     seen, stretches = bystander.seen, turns.stretches
-    times = slowdowns(seen, stretches)
+    of_stretches = slowdowns(seen, stretches)
+    times = sorted(of_stretches)
     slower = percentile(times, 0.5)
     quiet_ms = percentile(sorted(seen.p99_ms((each.before, each.after)) for each in stretches), 0.5)
     # What the same comparison gives where nobody attacks.
@@ -213,7 +217,8 @@ def _command(
         console.print(fault, style="red", markup=False)
     output.mkdir(parents=True, exist_ok=True)
     p99 = {"quiet_ms": quiet_ms, "times": times, "times_of_quiet": noise}
-    report = {"faults": faults, "p99": p99, "met": list(map(asdict, met))}
+    by_attacks = [{"attacks": each.attacks, "times": n} for each, n in zip(stretches, of_stretches, strict=True)]
+    report = {"faults": faults, "p99": p99, "stretches": by_attacks, "met": list(map(asdict, met))}
     (output / "report.json").write_text(json.dumps(report, indent=1))
     console.print(f"Written: {output / 'report.json'}")
     raise typer.Exit(1 if faults else 0)

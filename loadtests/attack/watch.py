@@ -57,16 +57,17 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Attacks one after the other, and the quiet before and after them."""
+    """Attacks one after the other, the quiet before and after them, and what the attacks were."""
 
     attacked: tuple[Span, ...]
     before: Span
     after: Span
+    attacks: tuple[str, ...] = ()
 
 
 def slowdowns(seen: Seen, stretches: Sequence[Stretch]) -> list[float]:
-    """Return how many times its p99 in quiet a bystander's was in each stretch of attacks, ascending."""
-    return sorted(seen.p99_ms(each.attacked) / seen.p99_ms((each.before, each.after)) for each in stretches)
+    """Return how many times its p99 in quiet a bystander's was in each stretch of attacks."""
+    return [seen.p99_ms(each.attacked) / seen.p99_ms((each.before, each.after)) for each in stretches]
 
 
 class Bystander:

@@ -7,8 +7,9 @@ exec, which is not safe in a process with threads. It imports nothing of ours, s
 2. Orphans of the builder become its children, so that its process tree stays whole and its memory can be counted.
 3. It yields to serving: a low claim to the processor, for its session as well as for each process, as a kernel that
    groups tasks by session (``sched_autogroup_enabled``, which most distributions have on) shares the processor between
-   sessions first, and would give a builder as much as the server; the disk when nobody else wants it; and the first to
-   go when memory runs out.
+   sessions first, and would give a builder as much as the server; turns of the ordinary length, as short ones are for
+   whoever answers callers (``server.build.short_turns``); the disk when nobody else wants it; and the first to go when
+   memory runs out.
 4. No core files: a crashed TensorFlow writes gigabytes.
 """
 
@@ -28,6 +29,11 @@ __all__ = ["main"]
 _IOPRIO_WHO_PROCESS = 1
 _IOPRIO_IDLE = 3 << 13
 _SYS_IOPRIO_SET = {"x86_64": 251, "aarch64": 30}
+
+# sched_setattr(2), sched_getattr(2): struct sched_attr and its field sched_runtime, the length of a turn.
+_SYS_SCHED_ATTR = {"x86_64": (314, 315), "aarch64": (274, 275)}
+_SCHED_ATTR_BYTES = 48
+_SCHED_RUNTIME = 24
 
 #: Of 1,000 (proc(5), oom_score_adj): goes before any server, not before a process that asked for it.
 _OOM_SCORE = 800
@@ -65,6 +71,12 @@ def _yield_further(libc: ctypes.CDLL, niceness: int) -> None:
     call = _SYS_IOPRIO_SET.get(os.uname().machine)
     if call is not None:
         libc.syscall(call, _IOPRIO_WHO_PROCESS, 0, _IOPRIO_IDLE)
+    if os.uname().machine in _SYS_SCHED_ATTR:
+        set_attributes, get_attributes = _SYS_SCHED_ATTR[os.uname().machine]
+        attributes = ctypes.create_string_buffer(_SCHED_ATTR_BYTES)
+        if libc.syscall(get_attributes, 0, attributes, _SCHED_ATTR_BYTES, 0) == 0:
+            ctypes.memset(ctypes.byref(attributes, _SCHED_RUNTIME), 0, 8)
+            libc.syscall(set_attributes, 0, attributes, 0)
 
 
 if __name__ == "__main__":

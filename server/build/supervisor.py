@@ -25,6 +25,7 @@ from server.build.errors import BuildFailed, BuildTimeout
 from server.build.jailing import BuildJail, Confined
 from server.build.limits import BuildLimits
 from server.build.request import BuildRequest, Failed, Progress
+from server.build.short_turns import ShortTurns
 from server.build.source import Source
 from server.build.worker_process import started
 
@@ -82,6 +83,7 @@ class Builder:
         self._environment = builder_environment() if environment is None else dict(environment)
         self._jail = jail
         self._turns = asyncio.Semaphore(self._limits.concurrent_builds)
+        self._short_turns = ShortTurns()
 
     def change(self, limits: BuildLimits) -> None:
         """Build under other limits from now on; how many build at once stays as it is."""
@@ -111,7 +113,8 @@ class Builder:
         ):
             try:
                 async with asyncio.timeout(limits.build_timeout_s) as timer:
-                    outcome = await worker.outcome(limits, on_progress)
+                    with self._short_turns:
+                        outcome = await worker.outcome(limits, on_progress)
             except TimeoutError:
                 if not timer.expired():
                     raise

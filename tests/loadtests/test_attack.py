@@ -87,8 +87,7 @@ def test_what_drifts_on_the_machine_is_no_slowdown_and_what_attacks_cost_is(harm
     seen = Seen(tuple((float(at), slow * (harm if at // 300 % 2 else 1.0)) for at, slow in enumerate(machine)), ())
     spans = [(float(at), float(at + 300)) for at in range(0, 6_000, 300)]
     stretches = [Stretch((spans[n],), spans[n - 1], spans[n + 1]) for n in range(1, len(spans) - 1, 2)]
-    found = slowdowns(seen, stretches)
-    assert found == sorted(found)
+    found = sorted(slowdowns(seen, stretches))
     assert found[len(found) // 2] == pytest.approx(harm, rel=0.02)
 
 
