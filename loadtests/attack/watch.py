@@ -1,8 +1,10 @@
 """Somebody who uses the server meanwhile: are they answered, rightly, and as soon as without attacks?
 
 Attacks and quiet take turns, and each stretch of attacks is compared with the quiet right before and after it: what
-else goes on on the machine, and drifts, is in both. A p99 is that of pieces of equally many answers, their median: one
-odd moment in a long stretch is not the whole of it, and short stretches are not measured by other means than long ones.
+else goes on on the machine, and drifts, is in both. Who asks would be on another machine, and so would attackers: he
+has short turns of the processor here, and they give way, so that it is the server that makes him wait, if anybody. A
+p99 is that of pieces of equally many answers, their median: one odd moment in a long stretch is not the whole of it,
+and short stretches are not measured by other means than long ones.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from urllib.parse import urlsplit
 from loadtests.connection import Connection
 from loadtests.driver import percentile
 from loadtests.workload import load
+from server.build.short_turns import ShortTurns
 
 __all__ = ["Bystander", "Seen", "Span", "Stretch", "slowdowns"]
 
@@ -100,6 +103,7 @@ def _ask(url: str, token: str, path: Path, pipe: Pipe) -> None:
     answers: list[tuple[float, float]] = []
     faults: list[str] = []
     connection: Connection | None = None
+    ShortTurns().__enter__()  # for as long as the process lives
     pipe.send("begun")
     number = 0
     while not pipe.poll():
