@@ -1,12 +1,13 @@
 """TensorFlow Serving's REST form of a prediction: request bytes to rows, outputs to answer bytes.
 
-A request is tried by up to three readers, fastest first (see each module's measurements)::
+A request is tried by up to three of these readers, fastest first (see each module's measurements)::
 
+    SkeletonReader one numeric input, row form       numbers never become Python objects; short innermost arrays
     BufferReader   one numeric input, row form       numbers never become Python objects
     TypedReader    numbers and booleans              structure checked while parsing
     ExactReader    everything                        the definition; the only one that raises
 
-The first two accept a subset of what the third accepts, and give the same arrays; a property test holds them to it.
+All but the last accept a subset of what the last accepts, and give the same arrays; a property test holds them to it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from server.protocol.tfs_buffer import BufferReader
 from server.protocol.tfs_encode import encode_predict
 from server.protocol.tfs_exact import ExactReader
 from server.protocol.tfs_many import RowTexts, row_texts
+from server.protocol.tfs_skeleton import SkeletonReader
 from server.protocol.tfs_typed import TypedReader
 from server.protocol.wire import Asked, ManyRequests, ReadTogether
 from server.signature import ModelSignature
@@ -43,16 +45,16 @@ class PredictCodec:
     def __init__(self, signature: ModelSignature) -> None:
         self.signature = signature
         bare = signature.without_optional
-        readers: list[tuple[BufferReader | TypedReader | None, ModelSignature]] = [
-            (BufferReader.compile(bare), bare),
+        buffer = SkeletonReader.compile(bare) or BufferReader.compile(bare)
+        readers: list[tuple[SkeletonReader | BufferReader | TypedReader | None, ModelSignature]] = [
+            (buffer, bare),
             (TypedReader.compile(bare), bare),
         ]
         if bare is not signature:
             readers.append((TypedReader.compile(signature), signature))
         #: With each whether it reads requests that leave the optional inputs out.
         self._readers = tuple((reader, read is not signature) for reader, read in readers if reader is not None)
-        buffer = readers[0][0] if bare is signature else None
-        self._many = buffer if isinstance(buffer, BufferReader) and buffer.reads_many else None
+        self._many = buffer if buffer is not None and bare is signature and buffer.reads_many else None
         self._names = [tensor.name for tensor in signature.outputs]
         self._exact = ExactReader(signature)
 

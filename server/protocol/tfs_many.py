@@ -23,10 +23,10 @@ import orjson
 from server.protocol.rows import JSON, Array, Column, Encoded
 from server.protocol.tfs_encode import NATIVE
 
-__all__ = ["RowTexts", "cells", "cut_out", "row_texts"]
+__all__ = ["OPENINGS", "RowTexts", "cells", "cut_out", "row_texts"]
 
 #: How a body may begin and end, as the writers of JSON in common use have it.
-_OPENINGS = frozenset({b'{"instances":[', b'{"instances": [', b'{ "instances": ['})
+OPENINGS = frozenset({b'{"instances":[', b'{"instances": [', b'{ "instances": ['})
 _OPEN, _CLOSE = b"[]"
 _JSON_ONLY = (JSON,)
 
@@ -45,7 +45,7 @@ def cut_out(bodies: Sequence[bytes], *, row_brackets: int, max_instances: int) -
         if (
             rest
             or not 0 < n <= max_instances
-            or body[:start] not in _OPENINGS
+            or body[:start] not in OPENINGS
             or body[-2:] != b"]}"
             or piece[0] != _OPEN
             or piece[-1] != _CLOSE

@@ -14,6 +14,7 @@ from server.protocol import PredictRequest, ProtocolError
 from server.protocol.tfs_buffer import BufferReader
 from server.protocol.tfs_exact import ExactReader
 from server.protocol.tfs_json import PredictCodec
+from server.protocol.tfs_skeleton import SkeletonReader
 from server.protocol.tfs_typed import TypedReader
 from server.signature import LengthAxis, ModelSignature, TensorSignature
 
@@ -111,7 +112,11 @@ def assert_same(left: PredictRequest, right: PredictRequest) -> None:
 def test_shortcuts_read_what_the_exact_reader_reads(case: tuple[ModelSignature, bytes]) -> None:
     signature, body = case
     exact = outcome(ExactReader(signature), body)
-    for shortcut in (BufferReader.compile(signature), TypedReader.compile(signature)):
+    for shortcut in (
+        SkeletonReader.compile(signature),
+        BufferReader.compile(signature),
+        TypedReader.compile(signature),
+    ):
         quick = None if shortcut is None else outcome(shortcut, body)
         if quick is not None:
             assert exact is not None, f"{type(shortcut).__name__} accepts what is no request"
