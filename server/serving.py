@@ -163,6 +163,11 @@ class ServedModel:
         group = self._only_group
         return group is not None and self._batcher.awaits(group, n_rows)
 
+    @property
+    def free_in_s(self) -> float:
+        """Seconds until a batch can begin, as far as that is known; 0: at once."""
+        return self._batcher.free_in_s
+
     def predict_many(
         self,
         rows: Rows,

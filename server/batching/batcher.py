@@ -107,6 +107,11 @@ class Batcher:
         """Seconds in which what waits now should have run, at the pace that work has taken lately."""
         return self._pace.seconds * self.backlog_s
 
+    @property
+    def free_in_s(self) -> float:
+        """Seconds until a batch can begin, by the measured costs of those that run; 0: at once."""
+        return 0.0 if self._executor.free() else max(0.0, self._running.until_s - self._clock())
+
     def submit(self, item: Item) -> None:
         """Admit an item and arrange for a poll at the end of the tick.
 

@@ -213,6 +213,11 @@ class RemoteModel:
         """Return False: it is the engine that waits."""
         return False
 
+    @property
+    def free_in_s(self) -> float:
+        """0: it is the engine that knows."""
+        return 0.0
+
     def predict_many(
         self,
         rows: Rows,

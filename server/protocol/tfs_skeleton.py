@@ -24,6 +24,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
+import numpy as np
+
 from server.protocol.dtypes import kind_of
 from server.protocol.number_buffers import NumberBuffer, parser_for
 from server.protocol.rows import Array, Column, PredictRequest, Rows
@@ -39,6 +41,9 @@ _MAX_ROW_BYTES = 2**20
 #: From this many numbers in an innermost array on ``BufferReader``, which looks at the arrays, is quicker.
 _MAX_INNERMOST = 4
 _STEP = b"x"
+#: From this many bytes on NumPy finds two that meet sooner than a search does.
+_LONG = 2_048
+_NUMBER, _OPEN, _CLOSE = b"0[]"
 
 
 class SkeletonReader:
@@ -121,7 +126,7 @@ class SkeletonReader:
     def _lengths(self, piece: bytes, max_instances: int) -> list[int] | None:
         """Return how long each row is along the variable axis, 1 where there is none; None if they are no rows."""
         marks = piece.translate(_MARKS, _SPACE)
-        if b"0[" in marks or b"]0" in marks:
+        if _has_stray_numbers(marks):
             return None
         skeleton = marks.translate(None, b"0")
         if self._max_length is None:
@@ -151,6 +156,15 @@ class SkeletonReader:
 
     def _shaped(self, flat: Array) -> Array:
         return flat.reshape(-1, *self._shape)
+
+
+def _has_stray_numbers(marks: bytes) -> bool:
+    """Return whether a bracket opens right after a number or closes right before one."""
+    if len(marks) < _LONG:
+        return b"0[" in marks or b"]0" in marks
+    codes = np.frombuffer(marks, np.uint8)
+    numbers = codes == _NUMBER
+    return bool((numbers[:-1] & (codes[1:] == _OPEN)).any() or (numbers[1:] & (codes[:-1] == _CLOSE)).any())
 
 
 def _piece(body: bytes) -> bytes | None:

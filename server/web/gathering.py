@@ -4,7 +4,8 @@ A request goes through the whole of the server: parsing, decoding, admission, pl
 the other, each request finds the processor's caches full of what the last step of the one before it needed: decoding
 one body takes three times as long there as in a row of 32. So what arrives in one tick of the event loop waits for the
 tick's end, and then takes each step as a row. Nobody waits for anybody who has not come yet,
-but for callers who are about to return where the batch would wait for them anyway (``server.batching.returning``).
+but for callers who are about to return where the batch would wait for them anyway (``server.batching.returning``), and
+for a millisecond while every executor has enough to do: no batch could begin with it sooner.
 
 What is gathered are predictions that carry nothing of their own (see ``known_heads`` and ``rpc.plain_heads``). Each is
 an item of its own to the core, which knows nothing of this: it is cancelled, refused, and isolated alone. As soon as
@@ -45,6 +46,8 @@ _SAME_SHARE = 0.01
 _SAME_S = 0.02
 #: Seconds for which the sockets are looked at again and again while others are about to come.
 _LOOK_S = 1e-3
+#: While no batch can begin for this many seconds, requests are read after a pause, or when so many are here.
+_BUSY_S, _PAUSE_S, _MAX_PAUSING = 3e-3, 1e-3, 32
 
 #: Whose rows ran, who takes them, where they are among which outputs, and how long they waited.
 _Done: TypeAlias = "tuple[GatheredRequest, _Together, Sequence[Column], int, int, float]"
@@ -59,6 +62,8 @@ class Gathering:
         self._arrived_s = 0.0
         self._done: list[_Done] = []
         self._loop: asyncio.AbstractEventLoop | None = None
+        #: Set while what has arrived is not looked at, as no batch could begin with it.
+        self._pause: asyncio.TimerHandle | None = None
 
     def add(self, hot: GatheredRequest) -> None:
         """Take a request whose body has come whole."""
@@ -69,6 +74,10 @@ class Gathering:
                 self._loop = asyncio.get_running_loop()
             self._loop.call_soon(self._begin)
         self._arrived.append(hot)
+        if self._pause is not None and len(self._arrived) >= _MAX_PAUSING:
+            assert self._loop is not None, "it was set when the first of them came"
+            self._end_pause()
+            self._loop.call_soon(self._start)
 
     def done(self, done: _Done) -> None:
         """Take a request whose rows have run."""
@@ -82,20 +91,21 @@ class Gathering:
     def _begin(self) -> None:
         """Start what has come, or look once more what comes: what follows at once is cheaper to read together."""
         assert self._loop is not None, "it was set when the request came"
-        if self._awaits() and time.monotonic() - self._arrived_s < _LOOK_S:
+        try:
+            model = self._predictor.resolve(self._arrived[0].path)
+        except RowwiseError:
+            self._start()
+            return
+        if model.awaits(len(self._arrived)) and time.monotonic() - self._arrived_s < _LOOK_S:
+            # Those who came would only wait for others if they were admitted now.
             self._loop.call_soon(self._begin)
+        elif model.free_in_s >= _BUSY_S and len(self._arrived) < _MAX_PAUSING:
+            self._pause = self._loop.call_later(_PAUSE_S, self._start)
         else:
             self._start()
 
-    def _awaits(self) -> bool:
-        """Return whether those who came would only wait for others if they were admitted now."""
-        path = self._arrived[0].path
-        try:
-            return self._predictor.resolve(path).awaits(len(self._arrived))
-        except RowwiseError:
-            return False
-
     def _start(self) -> None:
+        self._end_pause()
         arrived, self._arrived = self._arrived, []
         # A path that was seen before is the same object each time.
         alike: dict[tuple[int, int | None, int], list[GatheredRequest]] = {}
@@ -106,6 +116,11 @@ class Gathering:
         for hots in alike.values():
             for part in _parts(hots):
                 self._start_safely(hots[0].path, part)
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
 
     def _waited(self, hot: GatheredRequest) -> int:
         """Return how long a request has waited for its body, as far as that tells its deadline from others'."""

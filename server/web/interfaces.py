@@ -151,6 +151,10 @@ class ServedModel(EntryPoint, Protocol):
     def awaits(self, n_rows: int) -> bool:
         """Return whether so many rows, were they here, would wait for callers who are about to ask again."""
 
+    @property
+    def free_in_s(self) -> float:
+        """Seconds until a batch can begin, as far as that is known; 0: at once."""
+
     def predict_many(
         self,
         rows: Rows,

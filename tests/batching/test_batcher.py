@@ -44,6 +44,22 @@ def test_rows_gather_while_a_batch_runs_and_go_as_soon_as_it_ends() -> None:
     assert bench.answered == [first]
 
 
+def test_when_a_batch_can_begin_is_known_from_the_costs_of_those_that_run() -> None:
+    bench = Bench(lanes=2, costs={1: 1.0, 8: 2.4})
+    assert bench.batcher.free_in_s == 0.0
+    bench.submit("one")
+    bench.ticks.run()
+    assert bench.batcher.free_in_s == 0.0, "an executor is free"
+    bench.clock.advance(0.5)
+    for number in range(8):
+        bench.submit(number)
+    bench.ticks.run()
+    bench.clock.advance(0.25)
+    assert bench.batcher.free_in_s == 2.15
+    bench.clock.advance(9.0)
+    assert bench.batcher.free_in_s == 0.0, "later than was predicted, it may end at any moment"
+
+
 def test_the_next_batch_starts_before_answers_are_delivered() -> None:
     bench = Bench()
     seen: list[int] = []

@@ -120,6 +120,15 @@ def test_whatever_is_changed_in_a_body_nothing_is_taken_that_the_exact_reader_re
         assert found == taken(ExactReader(model(shape)), body)
 
 
+@pytest.mark.parametrize(("piece", "is_row"), [(b"[7]", True), (b"7[]", False), (b"[]7", False), (b"[7", False)])
+@pytest.mark.parametrize("place", [0, 500, 999])
+def test_long_bodies_are_looked_at_as_closely(place: int, piece: bytes, *, is_row: bool) -> None:
+    row = [b"[%d]" % number for number in range(1_000)]
+    row[place] = piece
+    found = taken(reader_of((1_000, 1)), b'{"instances":[[%b]]}' % b",".join(row))
+    assert (found is not None) is is_row
+
+
 def test_requests_are_read_together() -> None:
     reader = reader_of((2, 1))
     bodies = [json.dumps({"instances": [values((2, 1), 1)] * n}).encode() for n in (1, 3, 2)]

@@ -73,6 +73,7 @@ class ScriptedModel:
     holds: bool = False
     #: Fewer rows than this wait for others; ``returning`` counts those.
     n_awaited: int = 0
+    free_in_s: float = 0.0
     returning: Returning | None = None
     rows: list[Rows] = field(default_factory=list)
     timeouts_s: list[float | None] = field(default_factory=list)

@@ -55,6 +55,55 @@ def test_who_would_only_wait_for_others_is_read_together_with_them(
     over_sockets(test, tmp_path)
 
 
+def test_while_no_batch_can_begin_requests_of_a_millisecond_are_read_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "_PAUSE_S", 0.3)
+    monkeypatch.setattr(gathering, "_MAX_PAUSING", 3)
+
+    async def test(server: Running, _: Connection) -> None:
+        first, second, third = connections = await several(server, 3)
+        server.model.rows.clear()
+        server.model.free_in_s = 0.01
+        began_s = time.monotonic()
+        first.send(PLAIN)
+        await asyncio.sleep(0.05)
+        assert server.model.rows == []
+        second.send(PLAIN)
+        assert [total(await connection.answer()) for connection in (first, second)] == [6, 6]
+        assert time.monotonic() - began_s >= 0.29
+        one, other = server.model.rows
+        assert one.columns[0].base is other.columns[0].base
+        assert min(server.model.spent_s[-2:]) >= 0.25, "the pause is part of a deadline"
+        # As many as are worth reading are read at once, and whoever finds an executor free.
+        monkeypatch.setattr(gathering, "_PAUSE_S", 60.0)
+        for connection in connections:
+            connection.send(PLAIN)
+        assert [total(await connection.answer()) for connection in connections] == [6, 6, 6]
+        server.model.free_in_s = 0.0
+        third.send(PLAIN)
+        assert total(await third.answer()) == 6
+
+    over_sockets(test, tmp_path)
+
+
+def test_who_leaves_while_requests_pause_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "_PAUSE_S", 0.3)
+
+    async def test(server: Running, _: Connection) -> None:
+        first, second = await several(server, 2)
+        server.model.rows.clear()
+        server.model.free_in_s = 0.01
+        for connection in (first, second):
+            connection.send(PLAIN)
+        await asyncio.sleep(0.05)
+        first.writer.transport.abort()
+        assert total(await second.answer()) == 6
+        assert len(server.model.rows) == 1
+
+    over_sockets(test, tmp_path)
+
+
 def test_callers_are_expected_back_from_their_answer_to_their_next_request(tmp_path: Path) -> None:
     async def test(server: Running, _: Connection) -> None:
         connections = await several(server, 3)
