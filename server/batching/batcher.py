@@ -110,7 +110,7 @@ class Batcher:
     @property
     def free_in_s(self) -> float:
         """Seconds until a batch can begin, by the measured costs of those that run; 0: at once."""
-        return 0.0 if self._executor.free() else max(0.0, self._running.until_s - self._clock())
+        return 0.0 if self._executor.free() else max(0.0, self._running.first_until_s - self._clock())
 
     def submit(self, item: Item) -> None:
         """Admit an item and arrange for a poll at the end of the tick.

@@ -35,6 +35,11 @@ class Running:
         """Rows of callers in them."""
         return sum(batch.n_rows for batch in self._batches.values())
 
+    @property
+    def first_until_s(self) -> float:
+        """When the first of them should be over, by the costs; in the past if none runs."""
+        return min((batch.dispatched_s + batch.predicted_s for batch in self._batches.values()), default=-math.inf)
+
     def add(self, batch: Batch) -> None:
         """Note a batch that is about to start."""
         self._batches[batch.id] = batch
