@@ -29,7 +29,7 @@ from server.batching.errors import Cancelled
 from server.batching.idleness import Idleness
 from server.batching.interfaces import Executor, Observer
 from server.batching.isolate import RowErrors
-from server.batching.items import Batch, Item
+from server.batching.items import Batch, Item, totals
 from server.batching.observing import GuardedObserver, NullObserver
 from server.batching.pace import Pace
 from server.batching.plan import Dispatch, Policy, WaitUntil, plan
@@ -359,15 +359,7 @@ class Batcher:
         group, bucket = decision.queue, decision.bucket
         n_before = group.n_rows
         spans = group.take(bucket, by_deadline=decision.by_deadline)
-        n_rows = n_bytes = n_returning = 0
-        due_s = math.inf
-        for item, start, stop in spans:
-            n_rows += stop - start
-            if item.tag is not None:
-                n_returning += stop - start
-            n_bytes += (stop - start) * item.row_bytes
-            if item.due_s < due_s:
-                due_s = item.due_s
+        n_rows, n_bytes, n_returning, due_s = totals(spans)
         self._backlog.left(group, n_rows, n_bytes)
         self._n_batches += 1
         batch = Batch(

@@ -7,14 +7,14 @@ behaviour. The batcher and the group's queue write their fields; everybody else 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from server.batching.queue import Group
     from server.errors import RowwiseError
 
-__all__ = ["PRIORITY", "Batch", "Item", "Part", "Span"]
+__all__ = ["PRIORITY", "Batch", "Item", "Part", "Span", "totals"]
 
 #: Priority of an item that names none; a lower number goes first.
 PRIORITY = 5
@@ -195,3 +195,17 @@ class Batch:
     def n_padding(self) -> int:
         """Rows of the bucket that no item filled."""
         return self.bucket - self.n_rows
+
+
+def totals(spans: Sequence[Span]) -> tuple[int, int, int, float]:
+    """Return how many rows they are, their bytes, the rows whose senders' return is told, and the nearest deadline."""
+    n_rows = n_bytes = n_returning = 0
+    due_s = math.inf
+    for item, start, stop in spans:
+        n_rows += stop - start
+        if item.tag is not None:
+            n_returning += stop - start
+        n_bytes += (stop - start) * item.row_bytes
+        if item.due_s < due_s:
+            due_s = item.due_s
+    return n_rows, n_bytes, n_returning, due_s
