@@ -36,6 +36,9 @@ ASKED = (
     _someone([("x", "string", ("n",)), ("y", "float32", ("n", 2))]),
     _someone([("x", "float16", (2,)), ("y", "bool", ()), ("z", "uint64", (1, 2))]),
     _someone([("x", "bfloat16", (2, 0)), ("y", "string", ())]),
+    # Their JSON is told by its brackets.
+    _someone([("x", "float32", (2, 3, 1))]),
+    _someone([("x", "float32", ("n", 2))]),
     *[_someone([("x", dtype, (2,))]) for dtype in EVERY_DTYPE],
 )
 
