@@ -102,6 +102,9 @@ class RayCluster:
             str(Path(sys.executable).with_name("ray")),
             *("start", "--head", "--block", "--include-dashboard=false", f"--num-cpus={self._n_cpus}"),
             *("--node-ip-address=127.0.0.1", "--disable-usage-stats", *ports),
+            f"--ray-client-server-port={self._ports[9]}",
+            # Any that the kernel gives. Ray's own range is 10002 to 19999, and it refuses a port of ours within it.
+            *("--min-worker-port=0", "--max-worker-port=0"),
         ]
         with self._log.open("wb") as log:
             environment = {name: value for name, value in self.environment.items() if name != "RAY_ADDRESS"}
