@@ -5,8 +5,9 @@ the ``lane`` has not. Ray would make a request context, two tasks and a log line
 times what answering it does.
 
 In a proxy, it says what Ray says of a replica that was lost as everything else is said here: 503 with Retry-After, and
-JSON, in place of 500 and text. Only requests that were on their way to that replica end so. What other applications on
-the cluster answer is left alone.
+JSON, in place of 500 and text, or of nothing: newer releases of Ray return without an answer then, and the HTTP server
+would say 500. Only requests that were on their way to that replica end so. What other applications on the cluster
+answer is left alone.
 
 Ray Serve takes it by ``RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH=server.replica.door:doors``.
 """
@@ -49,7 +50,9 @@ class Door:
             await embedded(scope, receive, send)
             return
         request_id = self._ids.of(PredictHeaders(scope["headers"]).request_id)
-        await self._app(scope, receive, _SaysLost(_with_one_id(send), request_id))
+        answer = _SaysLost(_with_one_id(send), request_id)
+        await self._app(scope, receive, answer)
+        await answer.finish()
 
 
 def _with_one_id(send: Send) -> Send:
@@ -73,9 +76,11 @@ class _SaysLost:
         self._request_id = request_id
         #: The start of an answer that may be Ray's, until its body shows it.
         self._held: Message | None = None
+        self._has_begun = False
 
     async def __call__(self, message: Message) -> None:
         """Send a message, or what stands for it."""
+        self._has_begun = True
         if message["type"] == "http.response.start" and _is_failure_in_text(message):
             self._held = message
             return
@@ -87,6 +92,11 @@ class _SaysLost:
         if held is not None:
             await self._send(held)
         await self._send(message)
+
+    async def finish(self) -> None:
+        """Say that the replica was lost, if the application has returned without an answer."""
+        if not self._has_begun:
+            await send_reply(self._send, _LOST, self._request_id)
 
 
 def _is_failure_in_text(start: Message) -> bool:

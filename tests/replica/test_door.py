@@ -111,6 +111,16 @@ def test_a_lost_replica_is_503_with_retry_after_in_json_and_the_callers_id(statu
     assert int(headers[b"content-length"]) == len(body)
 
 
+async def _returns_without_an_answer(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    pass
+
+
+def test_a_lost_replica_of_which_ray_says_nothing_is_503_too() -> None:
+    said, headers, body = ask(Door(_returns_without_an_answer), "/v1/models/m:predict", request_id=b"mine")
+    assert (said, headers[b"retry-after"], headers[b"x-request-id"]) == (503, b"1", b"mine")
+    assert "replica" in json.loads(body)["error"]
+
+
 @pytest.mark.parametrize("content_type", [b"text/plain", b"text/html"])
 def test_an_error_of_another_application_is_left_as_it_is(content_type: bytes) -> None:
     said, headers, body = ask(Door(Rays(500, content_type, b"division by zero")), "/theirs")
