@@ -56,10 +56,11 @@ class Question:
         return any(predictions == answer for answer in self.answers)
 
 
-def question(number: int, model: str, *functions: str) -> Question:
+def question(number: int, model: str, *functions: str, n_rows: int | None = None) -> Question:
     """Return request ``number`` to a model that serves one of ``functions``; no two are alike.
 
-    Every tenth request to ``shares`` has a bad example among good ones, and is to be refused as a whole.
+    ``n_rows``: of a request of vectors; left out, 1 to 4. Every tenth request to ``shares`` has a bad example among
+    good ones, and is to be refused as a whole.
     """
     path = f"/v1/models/{model}:predict"
     if functions == ("shares",):
@@ -67,7 +68,7 @@ def question(number: int, model: str, *functions: str) -> Question:
         if number % 10 == 7:
             return Question(path, _body([*divisors, 0]), errors=frozenset({400}))
         return Question(path, _body(divisors), answers=([840 // divisor for divisor in divisors],))
-    rows = [[float(number % 100_003 + row), 1.0, -float(row)] for row in range(number % 4 + 1)]
+    rows = [[float(number % 100_003 + row), 1.0, -float(row)] for row in range(n_rows or number % 4 + 1)]
     factors = {"tripled": 3.0, "negated": -1.0}
     return Question(
         path,
