@@ -236,7 +236,8 @@ class Service:
         )
 
     def begin_drain(self, grace_s: float) -> None:
-        """Say not ready, and admit nothing more; what was admitted is answered, within ``grace_s``."""
+        """Say not ready, and admit nothing more; what has come or was admitted is answered, within ``grace_s``."""
+        self.front.gathering.read_now()
         self.catalog.begin_drain()
         self.front.begin_drain()
         if self.grpc is not None:

@@ -79,6 +79,10 @@ class Gathering:
             self._end_pause()
             self._loop.call_soon(self._start)
 
+    def read_now(self) -> None:
+        """Read what has come: from now on nothing is admitted any more."""
+        self._start()
+
     def done(self, done: _Done) -> None:
         """Take a request whose rows have run."""
         if not self._done:
@@ -91,6 +95,8 @@ class Gathering:
     def _begin(self) -> None:
         """Start what has come, or look once more what comes: what follows at once is cheaper to read together."""
         assert self._loop is not None, "it was set when the request came"
+        if not self._arrived:
+            return  # they were read before the tick's end
         try:
             model = self._predictor.resolve(self._arrived[0].path)
         except RowwiseError:

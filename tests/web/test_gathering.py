@@ -104,6 +104,28 @@ def test_who_leaves_while_requests_pause_is_not_run(tmp_path: Path, monkeypatch:
     over_sockets(test, tmp_path)
 
 
+def test_what_has_come_is_read_when_the_server_is_about_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "_PAUSE_S", 60.0)
+
+    async def test(server: Running, _: Connection) -> None:
+        first, second = await several(server, 2)
+        server.model.free_in_s = 0.01
+        first.send(PLAIN)
+        await asyncio.sleep(0.05)
+        server.server.config.app.gathering.read_now()
+        assert total(await first.answer()) == 6
+        # Also what waits for its tick's end, which finds nothing to do then.
+        server.model.free_in_s = 0.0
+        second.send(PLAIN)
+        await asyncio.sleep(0)
+        server.server.config.app.gathering.read_now()
+        assert total(await second.answer()) == 6
+
+    over_sockets(test, tmp_path)
+
+
 def test_callers_are_expected_back_from_their_answer_to_their_next_request(tmp_path: Path) -> None:
     async def test(server: Running, _: Connection) -> None:
         connections = await several(server, 3)
