@@ -28,6 +28,7 @@ from server.batching import (
     Returning,
     Share,
 )
+from server.batching.costs import TURN_S
 from server.derivatives import ServedDerivative
 from server.engine import EnginePool, GroupRunner, LoadedModel
 from server.engine.devices import devices_for, seen_devices
@@ -39,10 +40,6 @@ from server.tensorflow_notices import load_tensorflow, notices_held
 
 __all__ = ["GroupKey", "Host", "Hosted"]
 
-#: What a batch costs beside its graph: planning, staging, dividing the results, and a graph that finds the processor's
-#: caches cold. The planner would split too finely without it: at 40 us, 63 rows of the 64-256-256-10 MLP ran as 32, 16
-#: and 15 on a machine where each batch took 80 to 110 us beside its graph, and a request took 6 % more processor.
-_HAND_OVER_S = 100e-6
 #: A copy for each engine, and what each group's batches cost.
 _Loaded = tuple[tuple[LoadedModel, ...], dict[tuple[str, tuple[int, ...]], CostTable]]
 
@@ -337,6 +334,6 @@ def _load(artifact: Path, engines: int | Literal["auto"], *, batch_limit: int | 
             copy.close()
         raise
     return tuple(copies), {
-        group: CostTable({rows: cost_s + _HAND_OVER_S for rows, cost_s in runner.costs_s.items()}).prepare()
+        group: CostTable({rows: cost_s + TURN_S for rows, cost_s in runner.costs_s.items()}).prepare()
         for group, runner in copies[0].groups.items()
     }

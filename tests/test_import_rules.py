@@ -78,6 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "vectorizer",
         "server.annotations",
         "server.artifact",
+        "server.batching.costs",
         "server.engine",
         "server.errors",
         "server.graph_checks",

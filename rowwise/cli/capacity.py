@@ -18,10 +18,7 @@ from rowwise.cli.screen import screen
 if TYPE_CHECKING:
     from server.batching.simulation.capacity import ReplicaPlan
 
-__all__ = ["HAND_OVER_S", "capacity", "costs_with_requests"]
-
-#: What the server adds to each batch: the same as in its own planner (``server.hosting``).
-HAND_OVER_S = 100e-6
+__all__ = ["capacity", "costs_with_requests"]
 
 
 def capacity(
@@ -82,11 +79,13 @@ def costs_with_requests(document: Mapping[str, Any], *, request_s: float) -> dic
 
     Of a model of several padded lengths the longest is taken. Errors: ValueError where no cost was measured.
     """
+    from server.batching.costs import TURN_S
+
     read = costs_of(document)
     if not read or not all(cost.cost_s for cost in read):
         raise ValueError("the model's batches were not measured: register it again")
     longest = read[-1].lengths
-    return {cost.rows: cost.cost_s + HAND_OVER_S + cost.rows * request_s for cost in read if cost.lengths == longest}
+    return {cost.rows: cost.cost_s + TURN_S + cost.rows * request_s for cost in read if cost.lengths == longest}
 
 
 def _table(plan: ReplicaPlan, *, name: str, rate: float, p99_ms: float) -> Table:

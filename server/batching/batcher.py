@@ -338,7 +338,7 @@ class Batcher:
         backlog = self._backlog
         late = self._drop_late(now_s) if now_s >= backlog.alarm_s else []
         for group in backlog.active:
-            group.observe(now_s)
+            group.observe(now_s, self._pace.seconds)
         n_free = self._executor.free()
         waits = len(backlog.active) == 1 and self.awaits(group, 0)
         n_executors = max(1, n_free + len(self._running))

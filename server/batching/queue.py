@@ -126,11 +126,15 @@ class Group:
         """The group, and its quarantine if it has one."""
         return (self,) if self.quarantine is None else (self, self.quarantine.group)
 
-    def observe(self, now_s: float) -> None:
-        """Bring ``load`` up to date."""
+    def observe(self, now_s: float, pace: float) -> None:
+        """Bring ``load`` up to date. ``pace``: seconds that pass for each second of measured cost.
+
+        Without it a server whose core reads and answers requests as well would never look busy, and split what waits
+        as if nothing more were to come.
+        """
         arrivals = self.arrivals
         arrivals.update(now_s)
-        self.load = arrivals.rows_s * self.costs.row_s
+        self.load = arrivals.rows_s * self.costs.row_s * pace
 
     def push(self, item: Item) -> None:
         """Add an item at the end; its rows from ``next_row`` on wait."""

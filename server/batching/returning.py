@@ -32,10 +32,6 @@ _RAREST = 64
 _MOST_OF = 4
 #: Who has not come back after so many seconds is not waited for.
 _STALE_S = 50e-3
-#: What sharing a batch saves at least, if it saves anything: reading, planning and answering have a part that is spent
-#: once for all rows, and a graph that runs after them finds the processor's caches cold. 64-256-256-10 MLP, 8 callers:
-#: 0.4 ms a round beside what each request takes.
-_TURN_S = 400e-6
 #: Seconds in which an answer is written and its caller asks again, with others in line: a wait that is shorter would
 #: end while the answers are still being written.
 _ANSWER_S = 50e-6
@@ -134,7 +130,7 @@ class ReturnWaits:
         returning, costs = group.returning, group.costs
         patience_s = pace * saved_s(costs, group.n_rows + n_coming, returning.n_rows)
         if patience_s > 0.0:
-            patience_s = min(self._longest_s, max(patience_s, _TURN_S + _ANSWER_S * returning.n_rows))
+            patience_s = min(self._longest_s, patience_s + _ANSWER_S * returning.n_rows)
         until_s = returning.wait_until_s(now_s, patience_s)
         if not now_s < until_s < group.due_s - self._cost_margin * costs.slowest_s:
             return False

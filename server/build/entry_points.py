@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from server.artifact import PREDICT, CompiledGraph, DerivativeEntry
+from server.batching.costs import TURN_S
 from server.build.forms import Form, forms_of
 from server.build.invariant_forms import AgreeingForms, invariant_costs
 from server.build.measure import Measurement, pick
@@ -21,7 +22,8 @@ from vectorizer.probes import ProbeKind
 
 __all__ = ["EntryPoint", "entry_points", "model_signature", "paying"]
 
-#: With ``buckets: "auto"``, a larger bucket stays only if its rows cost at least this much less each.
+#: With ``buckets: "auto"``, a larger bucket stays only if its rows cost at least this much less each, with what a batch
+#: costs beside its graph.
 _PAYS = 0.98
 
 
@@ -161,7 +163,7 @@ def paying(chosen: Mapping[Bucket, Measurement]) -> dict[Bucket, Measurement]:
     sizes = sorted({bucket.rows for bucket in kept})
 
     def per_row(rows: int) -> float:
-        return sum(entry.cost_s for bucket, entry in kept.items() if bucket.rows == rows) / rows
+        return sum(entry.cost_s + TURN_S for bucket, entry in kept.items() if bucket.rows == rows) / rows
 
     while len(sizes) > 1 and per_row(sizes[-1]) > per_row(sizes[-2]) * _PAYS:
         dropped = sizes.pop()

@@ -18,13 +18,14 @@ from collections.abc import Callable
 from typing import Any
 
 from server.batching import Batch, ExampleFailed, Group
+from server.batching.costs import TURN_S
 from server.engine.model import GroupRunner
 
 __all__ = ["INLINE_S", "EngineThread"]
 
-#: Batches whose measured cost is at most this run on the event loop's thread. With 32 callers of the 64-256-256-10
-#: MLP on one core a thread served three quarters of the requests that it serves inline; at 128 nine tenths, where its
-#: largest bucket takes half a millisecond.
+#: Batches whose graph's measured cost is at most this run on the event loop's thread. With 32 callers of the
+#: 64-256-256-10 MLP on one core a thread served three quarters of the requests that it serves inline; at 128 nine
+#: tenths, where its largest bucket takes half a millisecond.
 INLINE_S = 1e-3
 #: With more work than this behind it, a small batch goes to the thread too: the event loop has to read and answer.
 _INLINE_BACKLOG_S = 2e-3
@@ -87,7 +88,7 @@ class EngineThread:
     def start(self, batch: Batch) -> None:
         """Run a small batch, hand another one to the thread. Errors: KeyError if its group is not attached."""
         runner = self._runners[batch.group.home or batch.group]
-        if batch.predicted_s <= INLINE_S and self._backlog_s() <= _INLINE_BACKLOG_S:
+        if batch.predicted_s - TURN_S <= INLINE_S and self._backlog_s() <= _INLINE_BACKLOG_S:
             self._run_here(batch, runner)
             return
         self._free = 0

@@ -67,6 +67,19 @@ def test_when_a_batch_can_begin_is_known_from_the_costs_of_those_that_run() -> N
     assert bench.batcher.free_in_s == 0.0, "later than was predicted, it may end at any moment"
 
 
+def test_a_server_whose_batches_take_longer_than_their_costs_knows_that_it_is_busy() -> None:
+    bench = Bench()
+    bench.submit("first", 8)
+    bench.ticks.run()
+    for turn in range(40):
+        bench.submit(turn, 8)
+        bench.ticks.run()
+        bench.clock.advance(4.8)  # twice what it costs: the other half goes to what the server does beside it
+        bench.manual.finish()
+    running = bench.manual.running[0].batch
+    assert running.load == pytest.approx(1.0, rel=0.1), "eight rows in 4.8 s are all that it can do"
+
+
 def test_the_next_batch_starts_before_answers_are_delivered() -> None:
     bench = Bench()
     seen: list[int] = []

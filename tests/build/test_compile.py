@@ -316,6 +316,9 @@ def measured(rows: int, cost_s: float) -> Measurement:
         # A size in between that doesn't pay stays, as the one above it does.
         ({1: 1.0, 2: 2.0, 4: 2.1}, [1, 2, 4]),
         ({8: 1.0}, [8]),
+        # Rows that cost the same in any graph, but share what a batch costs beside it.
+        ({16: 2.7e-3, 32: 5.4e-3, 64: 10.8e-3}, [16, 32, 64]),
+        ({16: 27e-3, 32: 54e-3}, [16]),
     ],
 )
 def test_largest_buckets_that_bring_nothing_are_dropped_when_the_builder_chooses(

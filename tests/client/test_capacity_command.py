@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from rowwise.cli.app import app
-from rowwise.cli.capacity import HAND_OVER_S, costs_with_requests
-from server.hosting import _HAND_OVER_S
+from rowwise.cli.capacity import costs_with_requests
+from server.batching.costs import TURN_S
 from tests.client.conftest import COSTS
 
 
@@ -20,9 +20,8 @@ def run(*arguments: str, code: int = 0) -> Result:
 
 
 def test_a_batch_costs_what_is_served_of_it_and_what_its_requests_cost_besides() -> None:
-    assert HAND_OVER_S == _HAND_OVER_S, "the server's own planner adds as much"
     found = costs_with_requests(COSTS, request_s=1e-6)
-    assert found == pytest.approx({1: 12e-6 + 101e-6, 8: 24e-6 + 108e-6, 64: 118e-6 + 164e-6})
+    assert found == pytest.approx({1: 12e-6 + TURN_S + 1e-6, 8: 24e-6 + TURN_S + 8e-6, 64: 118e-6 + TURN_S + 64e-6})
 
 
 def test_costs_that_were_not_measured_are_refused() -> None:
