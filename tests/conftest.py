@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -36,6 +37,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             for other in self.assigned_work:
                 self._reschedule(other)
             return deadly
+
+        def _assign_work_unit(self, node: Any) -> None:
+            """Give a process its next file; of one that has just died, `remove_node` hands it on."""
+            with contextlib.suppress(OSError):
+                super()._assign_work_unit(node)
 
         def _reschedule(self, node: Any) -> None:
             """Give a process work until it has two tests: it holds one back until it knows of the next."""
