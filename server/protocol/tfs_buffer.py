@@ -5,7 +5,7 @@ length, and the body holds exactly as many brackets as such arrays need. Then no
 arrays be missing or ragged. (A bracket inside a string only makes the count differ.)
 
 Measured on one row of 64 floats: 3.3 us with all checks, against 4.0 us by way of Python floats; on 16 rows 21 us
-against 53 us.
+against 53 us; on a sequence of 37 steps of 32 floats 63 us against 158 us.
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ class BufferReader:
         self._numbers = NumberBuffer(tensor.dtype)
         self._shape = tuple(dim for dim in tensor.shape if isinstance(dim, int))
         self._max_length = signature.axes[0].max if signature.axes else None
-        brackets, arrays = 0, 1
-        for dim in tensor.shape:
-            brackets += arrays
-            arrays *= dim if isinstance(dim, int) else 1
-        self._row_brackets = brackets
-        self._row_size = arrays
+        #: Of one row; of one element along its first axis, if that is the one that varies.
+        self._brackets, self._size = 0, 1
+        for dim in self._shape:
+            self._brackets += self._size
+            self._size *= dim
 
     @classmethod
     def compile(cls, signature: ModelSignature) -> BufferReader | None:
@@ -47,12 +46,12 @@ class BufferReader:
         if len(signature.inputs) != 1:
             return None
         (tensor,) = signature.inputs
-        if tensor.is_fixed:
-            pays = 0 not in tensor.shape and (len(tensor.shape) < 2 or tensor.shape[-1] >= _MIN_INNERMOST)  # type: ignore[operator]
-        else:
-            pays = len(tensor.shape) == 1
+        fixed = [dim for dim in tensor.shape if isinstance(dim, int)]
+        if len(signature.axes) > 1 or fixed != list(tensor.shape[len(signature.axes) :]):
+            return None
+        pays = 0 not in fixed and (len(tensor.shape) < 2 or (fixed[-1] >= _MIN_INNERMOST))
         known = kind_of(tensor.dtype) == "float" or tensor.dtype in {"int64", "uint64"}
-        return cls(signature) if known and pays and len(signature.axes) <= 1 else None
+        return cls(signature) if known and pays else None
 
     def decode(self, body: bytes, *, max_instances: int) -> PredictRequest | None:
         """Read a request body, or return None."""
@@ -72,7 +71,7 @@ class BufferReader:
 
         Together at most ``SHARED_PARSER_MAX_BYTES``. None: each is to be read alone.
         """
-        found = cut_out(bodies, row_brackets=self._row_brackets, max_instances=max_instances)
+        found = cut_out(bodies, row_brackets=self._brackets, max_instances=max_instances)
         if found is None or len(found[0]) > SHARED_PARSER_MAX_BYTES:
             return None
         joined, counts = found
@@ -85,11 +84,12 @@ class BufferReader:
     def _read(self, document: Any, body: bytes, max_instances: int) -> PredictRequest | None:
         instances = document["instances"]
         n = len(instances)
-        if len(document) != 1 or not 0 < n <= max_instances or body.count(b"[") != 1 + n * self._row_brackets:
+        if len(document) != 1 or not 0 < n <= max_instances:
             return None
+        n_brackets = body.count(b"[") - 1
         if self._max_length is not None:
-            return self._read_ragged(instances, n)
-        column = self._column(instances, n)
+            return self._read_ragged(instances, n, n_brackets)
+        column = self._column(instances, n) if n_brackets == n * self._brackets else None
         return None if column is None else PredictRequest(Rows(n, (column,)), row_form=True)
 
     def _column(self, instances: Any, n: int) -> Array | None:
@@ -97,14 +97,18 @@ class BufferReader:
         if len(instances) != n or (self._shape and not has_shape(instances, self._shape)):
             return None
         column = self._numbers.take(instances)
-        return None if column is None or column.size != n * self._row_size else column.reshape(n, *self._shape)
+        return None if column is None or column.size != n * self._size else column.reshape(n, *self._shape)
 
-    def _read_ragged(self, instances: Any, n: int) -> PredictRequest | None:
-        sizes = list(map(len, instances))
-        if max(sizes) > self._max_length:  # type: ignore[operator]
+    def _read_ragged(self, instances: Any, n: int, n_brackets: int) -> PredictRequest | None:
+        lengths = list(map(len, instances))
+        n_elements = sum(lengths)
+        if max(lengths) > self._max_length or n_brackets != n + n_elements * self._brackets:  # type: ignore[operator]
             return None
-        column = self._numbers.take(instances)
-        if column is None or column.size != sum(sizes):
+        if self._shape and not all(has_shape(row, self._shape) for row in instances if len(row)):
             return None
-        rows: Column = [column[start:stop] for start, stop in pairwise(accumulate(sizes, initial=0))]
-        return PredictRequest(Rows(n, (rows,), [(size,) for size in sizes]), row_form=True)
+        flat = self._numbers.take(instances)
+        if flat is None or flat.size != n_elements * self._size:
+            return None
+        elements = flat.reshape(n_elements, *self._shape)
+        rows: Column = [elements[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0))]
+        return PredictRequest(Rows(n, (rows,), [(length,) for length in lengths]), row_form=True)

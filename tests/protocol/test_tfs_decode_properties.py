@@ -31,7 +31,7 @@ def model(*inputs: TensorSignature) -> ModelSignature:
 TENSORS = st.builds(
     lambda dtype, shape: TensorSignature(name="x", dtype=dtype, shape=shape),
     st.sampled_from(DTYPES),
-    st.sampled_from([(), (2,), (1,), (0,), (2, 4), (4, 2), ("n",), ("n", 2), (2, "n")]),
+    st.sampled_from([(), (2,), (1,), (0,), (2, 4), (4, 2), ("n",), ("n", 2), ("n", 4), (2, "n")]),
 )
 SIGNATURES = st.one_of(
     TENSORS.map(model),
@@ -108,6 +108,7 @@ def assert_same(left: PredictRequest, right: PredictRequest) -> None:
 @example((model(TensorSignature(name="x", dtype="float32", shape=(2,))), b'{"instances":[[1,2]],"instances":[[3,4]]}'))
 @example((model(TensorSignature(name="x", dtype="float32", shape=(2,))), b'{"instances":[[[],[1,2]]]}'))
 @example((model(TensorSignature(name="x", dtype="float32", shape=(2, 4))), b'{"instances":[[[1,2,3],[4,5,6,7,8]]]}'))
+@example((model(TensorSignature(name="x", dtype="float32", shape=("n", 4))), b'{"instances":[[[[],[1,2],3,4]]]}'))
 @example((model(TensorSignature(name="x", dtype="float32", shape=())), b'{"instances":[-0, 0.1, 1e-50]}'))
 def test_shortcuts_read_what_the_exact_reader_reads(case: tuple[ModelSignature, bytes]) -> None:
     signature, body = case
@@ -121,6 +122,15 @@ def test_shortcuts_read_what_the_exact_reader_reads(case: tuple[ModelSignature, 
         if quick is not None:
             assert exact is not None, f"{type(shortcut).__name__} accepts what is no request"
             assert_same(quick, exact)
+
+
+def test_sequences_are_read_without_python_numbers() -> None:
+    reader = BufferReader.compile(model(TensorSignature(name="x", dtype="float32", shape=("n", 4))))
+    assert reader is not None
+    request = reader.decode(b'{"instances":[[[1,2,3,4],[5,6,7,8]],[],[[9,10,11,12]]]}', max_instances=3)
+    assert request is not None
+    assert request.rows.lengths == [(2,), (0,), (1,)]
+    assert [row.tolist() for row in request.rows.columns[0]] == [[[1, 2, 3, 4], [5, 6, 7, 8]], [], [[9, 10, 11, 12]]]
 
 
 @settings(max_examples=250, deadline=None)
