@@ -1,6 +1,6 @@
 """A declared function -> an artifact: vectorized, checked, measured, written.
 
-The order matters. The SavedModel is written with every compiled form of every bucket of every entry point, each is
+The order matters. Every compiled form of every bucket of every entry point is written, each is
 timed in a session as the engine will run it, the final SavedModel with the winners alone is written, and each of them
 is checked once more in exactly the file, form and session that will serve. One that answers otherwise there loses its
 place to the next.
@@ -23,6 +23,7 @@ from server.artifact import (
     SAVED_MODEL_DIR,
     Manifest,
 )
+from server.build.candidates import Candidates
 from server.build.declaration import Declaration
 from server.build.entry_points import EntryPoint, entry_points
 from server.build.footprint import Footprint, variables_bytes
@@ -30,7 +31,6 @@ from server.build.forms import save_forms
 from server.build.invariant_forms import AgreeingForms, refuse_unless_invariant
 from server.build.measure import measure
 from server.build.served_check import ServedCheck, check_served
-from server.graph_checks.check import check_saved_model
 from vectorizer import Vectorized
 
 __all__ = ["Report", "build_artifact"]
@@ -48,27 +48,26 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
     spec = declaration.spec
     vectorized = declaration.vectorized(partitioned=True, progress=report)
     entries = entry_points(vectorized, keeps_all_buckets=spec.buckets != "auto")
-    scratch = output / "candidates"
+    forms = {form: graph for entry in entries for form, graph in entry.forms.items()}
     report("measure", 0, 1)
-    save_forms(
-        vectorized, declaration, {form: graph for entry in entries for form, graph in entry.forms.items()}, scratch
-    )
-    # The engine would not load what this refuses: an imported function was never checked.
-    check_saved_model(scratch, serves=True)
+    candidates = Candidates.write(vectorized, declaration, forms, output / "candidates")
     for done, entry in enumerate(entries):
         entry.measurements = measure(
-            scratch,
-            list(entry.forms),
+            {form: candidates.paths[form] for form in entry.forms},
             feeds=entry.feeds,
             outputs=[*(tensor.name for tensor in entry.signature.outputs), *entry.signature.length_outputs],
             progress=lambda part, whole, done=done: report("measure", done * whole + part, len(entries) * whole),  # type: ignore[misc]
         )
         if spec.invariant:
             entry.agreeing = AgreeingForms.find(
-                entry.vectorized, scratch, entry.measurements, tolerance=spec.tolerance, entry=entry.name
+                entry.vectorized,
+                candidates.paths[next(iter(entry.forms))],
+                entry.measurements,
+                tolerance=spec.tolerance,
+                entry=entry.name,
             )
     report("write", 0, 2)
-    checked, footprint = _write_what_serves(vectorized, declaration, entries, scratch, output / SAVED_MODEL_DIR)
+    checked, footprint = _write_what_serves(vectorized, declaration, entries, candidates, output / SAVED_MODEL_DIR)
     report("write", 1, 2)
     predict, *derivatives = entries
     invariant = {entry.name: entry.invariant_costs(checked[entry.name]) for entry in entries}
@@ -107,7 +106,11 @@ def build_artifact(declaration: Declaration, output: Path, *, name: str, version
 
 
 def _write_what_serves(
-    vectorized: Vectorized, declaration: Declaration, entries: Sequence[EntryPoint], scratch: Path, final: Path
+    vectorized: Vectorized,
+    declaration: Declaration,
+    entries: Sequence[EntryPoint],
+    candidates: Candidates,
+    final: Path,
 ) -> tuple[dict[str, ServedCheck], Footprint]:
     """Write the winners' SavedModel, with the next best in place of what answers otherwise in it than the function.
 
@@ -116,10 +119,7 @@ def _write_what_serves(
     forms = {form: graph for entry in entries for form, graph in entry.forms.items()}
     while True:
         winners = set().union(*(entry.choose() for entry in entries))
-        if scratch.exists() and winners == forms.keys():
-            scratch.rename(final)
-        else:
-            shutil.rmtree(scratch, ignore_errors=True)
+        if not candidates.hand_over(winners, final):
             save_forms(vectorized, declaration, {form: forms[form] for form in forms if form in winners}, final)
         footprint = Footprint()
         checked = {}

@@ -85,7 +85,7 @@ class EntryPoint:
             CompiledGraph(
                 rows=bucket.rows,
                 lengths=bucket.lengths,
-                signature=entry.candidate.signature,
+                signature=entry.candidate.form.signature,
                 mode=entry.candidate.mode,
                 cost_s=entry.cost_s,
             )

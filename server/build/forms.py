@@ -1,6 +1,6 @@
 """The forms in which a bucket can be compiled: a graph or XLA, loops and branches masked or partitioned.
 
-All forms that are to be measured are written into one SavedModel, where they share the variables.
+Forms in one SavedModel share the variables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vectorizer import Bucket, Vectorized
 from vectorizer.for_xla import for_xla
 from vectorizer.resources import resources_of
 
-__all__ = ["Form", "forms_of", "save_forms"]
+__all__ = ["Form", "forms_of", "has_tables", "save_forms"]
 
 MASKED = "masked"
 PARTITIONED = "partitioned"
@@ -67,8 +67,13 @@ def save_forms(vectorized: Vectorized, declaration: Declaration, forms: Mapping[
     """Write a SavedModel with a signature for each form, and the function's variables and tables once."""
     root = tf.Module()
     root.variables_of_the_function = list(vectorized.function.variables)
-    resources = [t for t in vectorized.function.concrete.captured_inputs if t.dtype == tf.resource]
-    if len(resources) > len(vectorized.function.variables):
-        # Lookup tables and their files: the loaded model's, or found where an imported function refers to them.
+    if has_tables(vectorized):
+        # The loaded model's, or found where an imported function refers to them.
         root.owner = declaration.owner or resources_of(declaration.function)
     tf.saved_model.save(root, str(path), signatures={form.signature: graph for form, graph in forms.items()})
+
+
+def has_tables(vectorized: Vectorized) -> bool:
+    """Return whether the function looks something up, in tables and their files."""
+    resources = [t for t in vectorized.function.concrete.captured_inputs if t.dtype == tf.resource]
+    return len(resources) > len(vectorized.function.variables)

@@ -64,9 +64,9 @@ class Candidate:
     entry: str = PREDICT
 
     @property
-    def signature(self) -> str:
-        """Its form's key in the SavedModel."""
-        return Form.of(self.bucket, self.mode, entry=self.entry).signature
+    def form(self) -> Form:
+        """What is executed."""
+        return Form.of(self.bucket, self.mode, entry=self.entry)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,8 +122,7 @@ def _all_cores(n_cpus: int) -> ExecutionMode:
 
 
 def measure(
-    saved_model: Path,
-    forms: Sequence[Form],
+    forms: Mapping[Form, Path],
     *,
     feeds: Callable[[Bucket], Mapping[str, np.ndarray]],
     outputs: Sequence[str],
@@ -132,13 +131,13 @@ def measure(
 ) -> list[Measurement]:
     """Time every form in every mode.
 
-    ``forms`` are in ``saved_model``; ``feeds`` gives a bucket's inputs.
+    ``forms`` maps each to the SavedModel that it is in; ``feeds`` gives a bucket's inputs.
     A mode that fails on a bucket is recorded with its error and is not an error of the build.
     """
     n_cpus = len(os.sched_getaffinity(0))
     results: list[Measurement] = []
     with ExitStack() as stack:
-        sessions: dict[tuple[str, int], GraphSession] = {}
+        sessions: dict[tuple[Path, str, int], GraphSession] = {}
         runs: list[_Run] = []
         #: By bucket, one call in the first mode that works: the graph on one core.
         plain_s: dict[Bucket, float] = {}
@@ -154,7 +153,7 @@ def measure(
             mode, bucket = candidate.mode, candidate.bucket
             if mode.intra_op_threads > 1 and plain_s.get(bucket, 0.0) < _PARALLEL_FROM_S:
                 continue
-            key = (mode.executor, mode.intra_op_threads)
+            key = (forms[candidate.form], mode.executor, mode.intra_op_threads)
             measurement = Measurement(candidate=candidate)
             results.append(measurement)
             if mode.compiler == "xla" and len(ends) >= _N_ENDS and min(ends) > _HOPELESS:
@@ -164,10 +163,10 @@ def measure(
                 continue
             try:
                 if key not in sessions:
-                    sessions[key] = GraphSession(saved_model, executor=key[0], intra_op_threads=key[1])
+                    sessions[key] = GraphSession(key[0], executor=key[1], intra_op_threads=key[2])
                     stack.callback(sessions[key].close)
                 inputs = feeds(bucket)
-                call = sessions[key].callable(candidate.signature, inputs=list(inputs), outputs=outputs)
+                call = sessions[key].callable(candidate.form.signature, inputs=list(inputs), outputs=outputs)
                 run = _Run(measurement, call, list(inputs.values()), clock)
                 measurement.warm_s = run.timed(1)
                 run.quick_s = run.quickest()

@@ -91,8 +91,7 @@ def test_every_signature_is_timed_and_one_that_fails_says_why(saved_model: Path)
     seen: list[tuple[int, int]] = []
     began_s = time.perf_counter()
     results = measure(
-        saved_model,
-        [Form(BUCKET, "graph"), Form(BUCKET, "xla")],
+        dict.fromkeys((Form(BUCKET, "graph"), Form(BUCKET, "xla")), saved_model),
         feeds=lambda bucket: {"x": np.ones((bucket.rows, 3), np.float32)},
         outputs=["y"],
         progress=lambda done, total: seen.append((done, total)),
@@ -122,8 +121,7 @@ def test_compiler_that_loses_at_both_ends_is_not_tried_in_between(tmp_path: Path
     signatures = {form.signature: function for form, function in forms.items()}
     tf.saved_model.save(tf.Module(), str(tmp_path / "m"), signatures=signatures)
     results = measure(
-        tmp_path / "m",
-        list(forms),
+        dict.fromkeys(forms, tmp_path / "m"),
         feeds=lambda bucket: {"x": np.ones((bucket.rows, 3), np.float32)},
         outputs=["y"],
         progress=lambda done, total: None,
@@ -142,8 +140,7 @@ def test_calls_of_seconds_are_timed_three_times(tmp_path: Path) -> None:
     tf.saved_model.save(tf.Module(), str(tmp_path / "m"), signatures={Form(BUCKET, "graph").signature: fine})
     seconds = itertools.count(step=10.0)
     results = measure(
-        tmp_path / "m",
-        [Form(BUCKET, "graph")],
+        {Form(BUCKET, "graph"): tmp_path / "m"},
         feeds=lambda bucket: {"x": np.ones((bucket.rows, 3), np.float32)},
         outputs=["y"],
         progress=lambda done, total: None,
