@@ -194,6 +194,10 @@ def _of_signature(
         is_batched = has_batch_dimension(typed, outputs, examples=examples, asked=spec.batch_dimension)
     except VectorizerError as error:
         raise SourceRefused(str(error)) from error
+    # In the file, inputs and outputs are maps, which come in any order.
+    typed = {name: typed[name] for name in sorted(typed)}
+    if spec.outputs is None:
+        spec = spec.model_copy(update={"outputs": tuple(sorted(outputs))})
     one = {name: tf.TensorSpec(each.shape[1:], each.dtype) for name, each in typed.items()} if is_batched else typed
     declared = spec if spec.inputs is not None else _merged(spec, one, {})
     of_one = all(each.shape.rank and each.shape[0] == 1 for each in typed.values())
