@@ -9,24 +9,19 @@ round trips, a flood takes as long as it may.
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 import ssl
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 
+from server.accepting import Accepting
 from server.tls import HANDSHAKE_S, SHUTDOWN_S
 
 __all__ = ["LEAST_HANDSHAKES", "Handshakes"]
 
 #: Handshakes for which there is room however many connections are open: only who has had one can be told anything.
 LEAST_HANDSHAKES = 16
-#: Connections that are accepted before others are served again.
-_AT_ONCE = 32
-#: Seconds without accepting where the machine has no descriptors or memory left.
-_REST_S = 0.1
-_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Handshakes:
@@ -42,7 +37,7 @@ class Handshakes:
         self._context = context
         self._room = room
         self._loop = asyncio.get_running_loop()
-        self._listeners: list[socket.socket] = []
+        self._accepting = Accepting(self.begin)
         #: Those under way by their callers' addresses, oldest first; no address without one.
         self._under_way: dict[str, OrderedDict[socket.socket, None]] = {}
         self._n = 0
@@ -54,16 +49,11 @@ class Handshakes:
 
     def listen(self, listener: socket.socket, *, backlog: int) -> None:
         """Let callers in."""
-        listener.listen(backlog)
-        listener.setblocking(False)
-        self._listeners.append(listener)
-        self._loop.add_reader(listener, self._accept, listener)
+        self._accepting.listen(listener, backlog=backlog)
 
     def close(self) -> None:
         """Let nobody in any more. Handshakes that are under way go on."""
-        listeners, self._listeners = self._listeners, []
-        for listener in listeners:
-            self._loop.remove_reader(listener)
+        self._accepting.close()
 
     def end_all(self) -> None:
         """End those that are under way."""
@@ -86,22 +76,6 @@ class Handshakes:
         task = self._loop.create_task(self._shake(accepted, caller))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def _accept(self, listener: socket.socket) -> None:
-        for _ in range(_AT_ONCE):
-            try:
-                accepted, _address = listener.accept()
-            except OSError as error:
-                if error.errno in _EXHAUSTED:
-                    self._loop.remove_reader(listener)
-                    self._loop.call_later(_REST_S, self._resume, listener)
-                return
-            accepted.setblocking(False)
-            self.begin(accepted)
-
-    def _resume(self, listener: socket.socket) -> None:
-        if listener in self._listeners:
-            self._loop.add_reader(listener, self._accept, listener)
 
     async def _shake(self, accepted: socket.socket, caller: str) -> None:
         try:

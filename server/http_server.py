@@ -22,6 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import uvicorn
 
+from server.accepting import Door
 from server.handshakes import Handshakes
 from server.http_listening import BACKLOG
 from server.settings import Settings
@@ -92,8 +93,8 @@ class HttpServer(uvicorn.Server):
         self.grace_s = grace_s
         self._tls = tls
         self._most = most
-        #: None: in the clear, or not started.
-        self.handshakes: Handshakes | None = None
+        #: None: not started, or at a Unix socket.
+        self.door: Door | Handshakes | None = None
         #: When stopping began, by the loop's clock.
         self._stopping_s: float | None = None
 
@@ -129,15 +130,17 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen."""
-        if self._tls is None:
-            await super().startup(sockets=sockets)
+        if sockets is None:
+            await super().startup()
             return
         self.servers = []
-        self.handshakes = Handshakes(
-            self._protocol, self._tls, room=lambda: self._most - len(self.server_state.connections)
+        self.door = (
+            Door(self._protocol)
+            if self._tls is None
+            else Handshakes(self._protocol, self._tls, room=lambda: self._most - len(self.server_state.connections))
         )
-        for listener in sockets or []:
-            self.handshakes.listen(listener, backlog=self.config.backlog)
+        for listener in sockets:
+            self.door.listen(listener, backlog=self.config.backlog)
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -152,8 +155,8 @@ class HttpServer(uvicorn.Server):
         last = [connection for listener in sockets or [] for connection in _waiting_at(listener)]
         for server in self.servers:
             server.close()
-        if self.handshakes is not None:
-            self.handshakes.close()
+        if self.door is not None:
+            self.door.close()
         for listener in sockets or []:
             listener.close()
         await self._let_in(last)
@@ -170,17 +173,14 @@ class HttpServer(uvicorn.Server):
 
     async def _let_in(self, last: list[socket.socket]) -> None:
         """Let those in who were accepted last, if their handshakes don't take too long."""
-        loop = asyncio.get_running_loop()
-        if self.handshakes is None:
-            for accepted in last:
-                with suppress(OSError):  # nobody there any more
-                    await loop.connect_accepted_socket(self._protocol, accepted)
+        if self.door is None:
             return
         for accepted in last:
-            self.handshakes.begin(accepted)
+            self.door.begin(accepted)
+        door, loop = self.door, asyncio.get_running_loop()
         ends_s = loop.time() + _LAST_HANDSHAKES_S
-        await self._until(lambda: not self.handshakes or loop.time() > ends_s)
-        self.handshakes.end_all()
+        await self._until(lambda: not door or loop.time() > ends_s)
+        door.end_all()
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         least_s = min(_FAREWELL_S, self.grace_s / 10)

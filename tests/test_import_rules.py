@@ -107,8 +107,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server.app": {"numpy", "server"},
     "server.engine_process": {"server"},
     "server.http_listening": set(),
-    "server.http_server": {"uvicorn", "server.handshakes", "server.http_listening", "server.settings"},
-    "server.handshakes": {"server.tls"},
+    "server.http_server": {
+        "uvicorn",
+        "server.accepting",
+        "server.handshakes",
+        "server.http_listening",
+        "server.settings",
+    },
+    "server.accepting": set(),
+    "server.handshakes": {"server.accepting", "server.tls"},
     "server.http_worker": {"server"},
     "server.logs": {"server.tensorflow_notices"},
     # The supervisor loads neither models nor HTTP; a child becomes what it is to be.

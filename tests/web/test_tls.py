@@ -264,7 +264,7 @@ def test_a_flood_of_half_open_handshakes_went_past_the_limit_of_connections(tmp_
     async def test() -> None:
         async with running(tmp_path, tls=Tls(files.settings()), max_connections=32) as server:
             before = await connect(server.port, files.client())
-            handshakes = server.server.handshakes
+            handshakes = server.server.door
             assert handshakes is not None
             [slow] = await half_open(server.port, 1, "127.0.0.2")
             flood = await half_open(server.port, 100)
@@ -328,8 +328,8 @@ def test_half_open_handshakes_of_grpc_are_bounded_too(upload_dir: Path, files: F
         port = listener.getsockname()[1]
         flood = await half_open(port, 50)
         assert await n_closed(flood) == 30
-        assert server.handshakes is not None
-        assert len(server.handshakes) == 20
+        assert server.door is not None
+        assert len(server.door) == 20
         credentials = grpc.ssl_channel_credentials(root_certificates=files.ca.read_bytes())
         async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
             assert await channel.unary_unary("/inference.GRPCInferenceService/ServerLive")(b"") == b"\x08\x01"

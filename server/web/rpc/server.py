@@ -14,6 +14,7 @@ import socket
 import ssl
 from functools import partial
 
+from server.accepting import Door
 from server.handshakes import Handshakes
 from server.web.comeback import Comeback
 from server.web.front import Front
@@ -51,32 +52,29 @@ class RpcServer:
         self._methods: dict[bytes, Method] = {}
         #: Those that are open, each with who is told when its callers are back.
         self._connections: dict[Connection, Comeback] = {}
-        self._server: asyncio.Server | None = None
-        #: None: in the clear. So is the socket that they are at; the other server owns its own.
-        self.handshakes: Handshakes | None = None
+        #: None: not started.
+        self.door: Door | Handshakes | None = None
         self._listener: socket.socket | None = None
 
     async def start(self, listener: socket.socket, *, tls: ssl.SSLContext | None = None) -> None:
         """Serve at a socket that is bound. ``tls`` has to offer "h2" to clients; None: in the clear."""
-        loop = asyncio.get_running_loop()
-        if tls is None:
-            self._server = await loop.create_server(self._connection, sock=listener, backlog=_BACKLOG)
-        else:
-            self._listener = listener
-            self.handshakes = Handshakes(self._connection, tls, room=lambda: self._most - len(self._connections))
-            self.handshakes.listen(listener, backlog=_BACKLOG)
+        self._listener = listener
+        self.door = (
+            Door(self._connection)
+            if tls is None
+            else Handshakes(self._connection, tls, room=lambda: self._most - len(self._connections))
+        )
+        self.door.listen(listener, backlog=_BACKLOG)
 
     async def stop(self, grace_s: float) -> None:
         """Leave, see the module, within ``grace_s`` seconds."""
         ends_s = asyncio.get_running_loop().time() + grace_s
         self._leaving.set()
         await asyncio.sleep(min(_LAST_CALL_S, grace_s / 10))
-        if self._server is not None:
-            self._server.close()
-        if self.handshakes is not None and self._listener is not None:
-            self.handshakes.close()
+        if self.door is not None and self._listener is not None:
+            self.door.close()
             self._listener.close()
-            self.handshakes.end_all()
+            self.door.end_all()
         for connection in list(self._connections):
             connection.leave()
         while self._connections and asyncio.get_running_loop().time() < ends_s:  # noqa: ASYNC110 - nobody tells
