@@ -81,7 +81,7 @@ def hot_request(
     hot.n_body = length
     hot.traceparent = found.get(b"traceparent")
     hot.keep_alive = keep_alive or b"connection" not in found
-    hot.is_plain = keep_alive and found.keys() <= _PLAIN
+    hot.is_plain = found.keys() <= _PLAIN
     if front.has_access_log:
         hot.started_s = time.perf_counter()
     return hot

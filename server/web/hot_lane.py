@@ -194,6 +194,7 @@ class HotLaneProtocol(StrictHttpProtocol):
         self._is_expecting = False
         hot = HotRequest(self, known.path, None, known.timeout_s, explain=False, wire=known.wire, caller=self.caller)
         hot.rate = known.rate
+        hot.keep_alive = known.keep_alive
         self._waiting.append(hot)
         if not n_missing:
             hot.body.append(data[end:])
@@ -303,6 +304,7 @@ class HotLaneProtocol(StrictHttpProtocol):
         if (
             len(waiting) != 1
             or waiting[0] is not hot
+            or not hot.keep_alive
             or self._is_shutting_down
             or self._front.is_draining
             or self.pipeline

@@ -24,19 +24,28 @@ _MAX_HEADS = 4_096
 class KnownHead:
     """A prediction's head: what is asked and in what time, how the body is read, and how many bytes of it follow.
 
-    Whoever sends it may, as its token is part of it; ``rate`` is what its rows are charged to.
+    ``keep_alive``: its answer is not the connection's last. Whoever sends it may, as its token is part of it;
+    ``rate`` is what its rows are charged to.
     """
 
-    __slots__ = ("n_body", "path", "rate", "timeout_s", "wire")
+    __slots__ = ("keep_alive", "n_body", "path", "rate", "timeout_s", "wire")
 
     def __init__(
-        self, path: VerbPath, wire: BodyFormat, timeout_s: float | None, n_body: int, rate: Rate | None
+        self,
+        path: VerbPath,
+        wire: BodyFormat,
+        timeout_s: float | None,
+        n_body: int,
+        rate: Rate | None,
+        *,
+        keep_alive: bool,
     ) -> None:
         self.path = path
         self.wire = wire
         self.timeout_s = timeout_s
         self.n_body = n_body
         self.rate = rate
+        self.keep_alive = keep_alive
 
 
 class KnownHeads:
@@ -57,7 +66,9 @@ class KnownHeads:
             return
         if len(self._heads) >= _MAX_HEADS:
             self._heads.clear()
-        self._heads[data[:end]] = KnownHead(hot.path, hot.wire, hot.timeout_s, hot.n_body, hot.rate)
+        self._heads[data[:end]] = KnownHead(
+            hot.path, hot.wire, hot.timeout_s, hot.n_body, hot.rate, keep_alive=hot.keep_alive
+        )
 
     def forget(self) -> None:
         """Forget all: what they mean has changed."""

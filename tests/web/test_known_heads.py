@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.web.sockets import Connection, Running, over_sockets, request, total
 
 @pytest.mark.parametrize(
     "own",
-    ["X-Request-Id: mine\r\n", "X-Rowwise-Explain: 1\r\n", "Connection: close\r\n"],
+    ["X-Request-Id: mine\r\n", "X-Rowwise-Explain: 1\r\n"],
 )
 def test_a_head_with_something_of_its_own_is_not_remembered(tmp_path: Path, own: str) -> None:
     async def test(server: Running, connection: Connection) -> None:
@@ -24,6 +25,33 @@ def test_a_head_with_something_of_its_own_is_not_remembered(tmp_path: Path, own:
         connection.send(asked)
         assert total(await connection.answer()) == 6
         assert server.server.config.app.known_heads.find(head_of(asked)) is None
+
+    over_sockets(test, tmp_path)
+
+
+@pytest.mark.parametrize("comes", ["at once", "after its head"])
+def test_a_known_head_that_asks_to_close_is_answered_so(tmp_path: Path, comes: str) -> None:
+    async def test(server: Running, connection: Connection) -> None:
+        asked = request(1, 2, 3, headers="Connection: close\r\n")
+        head = head_of(asked)
+        connections = [connection, *[await server.connect() for _ in range(3)]]
+        for each in connections:
+            if comes == "at once":
+                each.send(asked)
+            else:
+                each.send(head)
+                await asyncio.sleep(0.01)
+                each.send(asked.removeprefix(head))
+            answer = await each.answer()
+            assert total(answer) == 6
+            assert answer[1]["connection"] == "close"
+            assert await each.is_closed()
+            assert server.server.config.app.known_heads.find(head) is not None
+        # The same bytes but for that header are another head.
+        staying = await server.connect()
+        for _ in range(3):
+            staying.send(PLAIN)
+            assert total(await staying.answer()) == 6
 
     over_sockets(test, tmp_path)
 
