@@ -172,7 +172,7 @@ class JsonSource:
         n_brackets, inner = 1, self._flat
         n_elements = len(texts)
         if texts[0][1:2] == b"[":
-            if any(text[-1:] != b"]" for text in texts):
+            if any(text[:1] != b"[" or text[-1:] != b"]" for text in texts):
                 return None
             # What stands between the outer brackets: rows.
             texts = [text[1:-1] for text in texts]
