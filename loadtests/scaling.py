@@ -304,6 +304,7 @@ def _command(
         directory = Path(name)
         for model in models.split(","):
             kept = directory if store is None else store
+            kept.mkdir(parents=True, exist_ok=True)
             file = kept / f"{model}.json"
             if not file.exists():
                 file = workload.make(model, kept)
