@@ -28,6 +28,8 @@ __all__ = ["InferCall", "OipCodec"]
 _MAX_FORM_BYTES = 4_096
 #: Of a body without JSON.
 _NO_PARTS: Parts = ((), [], None)
+#: JSON's; Python's own has two characters more.
+_SPACE = b" \t\r\n"
 
 
 class InferCall:
@@ -204,7 +206,7 @@ class OipCodec:
             (before, after), made = latest
             # What a value is, whoever reads it sees: what is around it is all that makes a form.
             if text.startswith(before) and text.endswith(after) and len(text) > len(before) + len(after):
-                return (latest[0], [text[len(before) : len(text) - len(after)].lstrip()], None), made
+                return (latest[0], [text[len(before) : len(text) - len(after)].lstrip(_SPACE)], None), made
         parts = split(text)
         prepared = None if parts is None else self._forms.get(parts[0])
         if parts is None or prepared is None or not _is_text(parts[2]):
@@ -215,7 +217,7 @@ class OipCodec:
             self._headers.keep(text, (parts, prepared))
         elif parts[1]:
             # Python's own writer puts a space before each value.
-            parts = parts[0], [value.lstrip() for value in parts[1]], parts[2]
+            parts = parts[0], [value.lstrip(_SPACE) for value in parts[1]], parts[2]
         return parts, prepared
 
     def _decode(

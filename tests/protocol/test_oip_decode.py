@@ -329,3 +329,17 @@ def test_an_array_that_another_character_opens_or_closes_is_not_read_with_others
         together = OipFormat.decode_many([right, wrong], [OipFormat(None)] * 2, asked, max_instances=10)
         if 1 in [member for group in together.groups for member in group.members]:
             assert decode(asked, wrong).rows.n == 1  # a space, which only moves the array
+
+
+@pytest.mark.parametrize("array", [b"[[7, 8]]", b"[7, 8]"], ids=["nested", "flat"])
+def test_what_stands_before_an_array_is_white_space_or_refused(array: bytes) -> None:
+    asked = model(tensor("x", "uint64", 2))
+    right = json_body(described("x", "uint64", [1, 2], data=[7, 8])).replace(b"[7, 8]", array)
+    assert decode(asked, right).rows.n == 1
+    read = set()
+    for byte in range(256):
+        other = right.replace(array, bytes((byte,)) + array)
+        together = OipFormat.decode_many([right, other], [OipFormat(None)] * 2, asked, max_instances=10)
+        if 1 in [member for group in together.groups for member in group.members]:
+            read.add(byte)
+    assert read == set(b" \t\r\n")
