@@ -17,6 +17,7 @@ from typing import Any
 from server.build.declaration import Declaration
 from server.build.footprint import variables_bytes
 from server.build.forms import Form, has_tables, save_forms
+from server.engine.nesting import inter_op_threads
 from server.graph_checks.check import check_saved_model
 from vectorizer import Vectorized
 
@@ -24,8 +25,9 @@ __all__ = ["Candidates"]
 
 #: As many forms share a file: few enough that the others' cost is small beside its own.
 _FORMS_EACH = 8
-#: Sessions have threads, of which a builder may have only so many.
 _MAX_FILES = 12
+#: Of all files' sessions together, one with one core and one with all; a builder may have 512 and 32 for each core.
+_MAX_INTER_OP_THREADS = 256
 #: All copies of the variables together, in memory.
 _MAX_COPIES_BYTES = 2**28
 
@@ -44,7 +46,7 @@ class Candidates:
         """Write all ``forms`` below ``directory``. Errors: GraphRefused for a graph that no engine would load."""
         paths: dict[Form, Path] = {}
         remaining = iter(sorted(forms))
-        for number, size in enumerate(_sizes(len(forms), _max_files(vectorized, declaration))):
+        for number, size in enumerate(_sizes(len(forms), _max_files(vectorized, declaration, forms))):
             part = list(islice(remaining, size))
             path = directory / str(number)
             save_forms(vectorized, declaration, {form: forms[form] for form in part}, path)
@@ -63,11 +65,15 @@ class Candidates:
         return fits
 
 
-def _max_files(vectorized: Vectorized, declaration: Declaration) -> int:
+def _max_files(vectorized: Vectorized, declaration: Declaration, forms: Mapping[Form, Any]) -> int:
     """Return how many files may have a copy of what the forms share. The forms that must agree are loaded together."""
     if declaration.spec.invariant or has_tables(vectorized):
         return 1
-    return max(1, min(_MAX_FILES, _MAX_COPIES_BYTES // max(1, variables_bytes(vectorized))))
+    largest = max(form.bucket for form in forms)
+    n_threads = inter_op_threads(graph.graph.as_graph_def() for form, graph in forms.items() if form.bucket == largest)
+    by_threads = _MAX_INTER_OP_THREADS // (2 * n_threads)
+    by_memory = _MAX_COPIES_BYTES // max(1, variables_bytes(vectorized))
+    return max(1, min(_MAX_FILES, by_threads, by_memory))
 
 
 def _sizes(n_forms: int, max_files: int) -> Sequence[int]:

@@ -31,6 +31,7 @@ from server.build.forms import save_forms
 from server.build.invariant_forms import AgreeingForms, refuse_unless_invariant
 from server.build.measure import measure
 from server.build.served_check import ServedCheck, check_served
+from server.graph_checks.check import check_saved_model
 from vectorizer import Vectorized
 
 __all__ = ["Report", "build_artifact"]
@@ -121,6 +122,8 @@ def _write_what_serves(
         winners = set().union(*(entry.choose() for entry in entries))
         if not candidates.hand_over(winners, final):
             save_forms(vectorized, declaration, {form: forms[form] for form in forms if form in winners}, final)
+            # Its parts passed; together they may be too large.
+            check_saved_model(final, serves=True)
         footprint = Footprint()
         checked = {}
         for entry in entries:

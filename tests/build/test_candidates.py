@@ -62,12 +62,14 @@ def test_many_forms_are_in_several_files_that_hold_them_all_and_run(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("few_each")
-@pytest.mark.parametrize("reason", ["large variables", "invariant mode"])
+@pytest.mark.parametrize("reason", ["large variables", "many threads", "invariant mode"])
 def test_forms_share_a_file_where_copies_cost_memory_or_they_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     if reason == "large variables":
         monkeypatch.setattr(candidates, "_MAX_COPIES_BYTES", 31)
+    if reason == "many threads":
+        monkeypatch.setattr(candidates, "_MAX_INTER_OP_THREADS", 2)
     vectorized, declaration, forms = declared([1, 2], **({"invariant": True} if reason == "invariant mode" else {}))
     written = Candidates.write(vectorized, declaration, forms, tmp_path / "c")
     assert len(set(written.paths.values())) == 1

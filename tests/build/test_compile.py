@@ -14,6 +14,8 @@ import tensorflow as tf
 
 from server.artifact import ExecutionMode, Manifest
 from server.batching import Batch, CostTable, ExampleFailed, Group, Item
+from server.build import candidates
+from server.build import compile as compile_
 from server.build.compile import build_artifact
 from server.build.declaration import declaration_of_function
 from server.build.entry_points import paying
@@ -21,6 +23,9 @@ from server.build.forms import forms_of, save_forms
 from server.build.measure import Candidate, Measurement
 from server.build.served_check import check_served
 from server.engine import LoadedModel
+from server.graph_checks import GraphLimits
+from server.graph_checks.check import GraphSize, check_saved_model
+from server.graph_checks.errors import GraphTooLarge
 from server.protocol import Rows
 from server.spec import ModelSpec
 from vectorizer import Bucket, ParityError, VectorizerError, vectorize
@@ -383,3 +388,23 @@ def test_model_for_invariant_mode_is_built_of_buckets_that_agree_to_the_bit(tmp_
                 answers.setdefault(int(number), set()).add(answer.tobytes())
     loaded.close()
     assert all(len(different) == 1 for different in answers.values())
+
+
+def test_what_serves_is_refused_if_it_is_too_large_though_each_part_of_the_candidates_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = tf.Variable(tf.ones([4]))
+    monkeypatch.setattr(candidates, "_FORMS_EACH", 2)
+    monkeypatch.setattr(candidates, "_MAX_FILES", 100)
+    sizes = []
+
+    def check(path: Path, *, serves: bool) -> GraphSize:
+        size = check_saved_model(path, limits=GraphLimits(max_functions=10), serves=serves)
+        sizes.append(size.n_functions)
+        return size
+
+    for module in (candidates, compile_):
+        monkeypatch.setattr(module, "check_saved_model", check)
+    with pytest.raises(GraphTooLarge, match="register fewer buckets"):
+        build(lambda x: x * weights, {"x": {"dtype": "float32", "shape": [4]}}, tmp_path, buckets=list(range(1, 9)))
+    assert len(sizes) == 8, "every part passed"

@@ -47,6 +47,12 @@ def test_a_known_head_that_asks_to_close_is_answered_so(tmp_path: Path, comes: s
             assert answer[1]["connection"] == "close"
             assert await each.is_closed()
             assert server.server.config.app.known_heads.find(head) is not None
+        # What follows it is not answered.
+        last = await server.connect()
+        last.send(asked)
+        last.send(PLAIN)
+        assert total(await last.answer()) == 6
+        assert await last.is_closed()
         # The same bytes but for that header are another head.
         staying = await server.connect()
         for _ in range(3):

@@ -68,16 +68,19 @@ class RpcServer:
 
     async def stop(self, grace_s: float) -> None:
         """Leave, see the module, within ``grace_s`` seconds."""
-        ends_s = asyncio.get_running_loop().time() + grace_s
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + grace_s
         self._leaving.set()
         await asyncio.sleep(min(_LAST_CALL_S, grace_s / 10))
         if self.door is not None and self._listener is not None:
             self.door.close()
             self._listener.close()
             self.door.end_all()
+            while self.door and loop.time() < ends_s:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(_LOOK_S)
         for connection in list(self._connections):
             connection.leave()
-        while self._connections and asyncio.get_running_loop().time() < ends_s:  # noqa: ASYNC110 - nobody tells
+        while self._connections and loop.time() < ends_s:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(_LOOK_S)
         for connection in list(self._connections):
             connection.close()
