@@ -18,7 +18,7 @@ from vectorizer.errors import BatchDimensionError, DeclarationError, ProbeError
 from vectorizer.lengths import Length, length_axes
 from vectorizer.parity import compare, tolerance_of
 from vectorizer.probes import Probe, as_array, make_probes, shown
-from vectorizer.trace import ExampleFunction, named_outputs
+from vectorizer.trace import ExampleFunction
 
 __all__ = ["check_batch_dimension", "check_rows_are_independent", "has_batch_dimension"]
 
@@ -138,7 +138,7 @@ def check_rows_are_independent(function: ExampleFunction, probes: Sequence[Probe
             f"{function.name} answers examples one by one, but not {n_rows} of them in a batch, so its first dimension "
             f"is no batch's: {type(error).__name__}: {str(error).splitlines()[0]}{_IF_SEQUENCE}"
         ) from error
-    for index, (name, value) in enumerate(named_outputs(results, function.name).items()):
+    for index, (name, value) in enumerate(function.named_batch(results).items()):
         array = as_array(value)
         if array.shape[:1] != (n_rows,):
             raise BatchDimensionError(

@@ -14,7 +14,7 @@ import tensorflow as tf
 from vectorizer._pfor import Converter
 from vectorizer.conversions import ConversionLog
 from vectorizer.errors import BatchDimensionError
-from vectorizer.trace import ExampleFunction, named_outputs
+from vectorizer.trace import ExampleFunction
 from vectorizer.vectorized import Bucket
 
 __all__ = ["OwnBatch", "takes_batches_of"]
@@ -38,7 +38,7 @@ class OwnBatch:
     ) -> list[Any]:
         """Run the batch. Errors: BatchDimensionError if an output has not a row for each example."""
         results = self._batch.batched(**dict(zip(self._body.input_names, arguments, strict=True)))
-        outputs = named_outputs(results, self._body.name)
+        outputs = self._body.named_batch(results)
         one = self._body.concrete.structured_outputs
         return [
             self._rows(name, value, rows, each.shape) for (name, value), each in zip(outputs.items(), one, strict=True)

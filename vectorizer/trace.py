@@ -82,6 +82,10 @@ class ExampleFunction:
         """Run one example; values are anything that TensorFlow converts."""
         return self._run(self.concrete, example)
 
+    def named_batch(self, results: Any) -> dict[str, tf.Tensor]:
+        """Name what ``batch`` returned, in the order of ``output_names``: its own may be another."""
+        return _ordered(named_outputs(results, self.name), self.output_names, self.name)
+
     def stoppable(self) -> tuple[Callable[[Mapping[str, Any]], tuple[tf.Tensor, ...]], Callable[[], None]]:
         """Return the function for one call, and what stops that call from another thread."""
         concrete, cancel = cancellable(self.concrete)

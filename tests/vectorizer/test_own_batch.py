@@ -25,8 +25,12 @@ def unvectorizable(x: tf.Tensor) -> dict[str, tf.Tensor]:
     return {"coded": coded, "scaled": x * SCALE}
 
 
-def test_an_op_that_cant_be_vectorized_is_served_by_the_models_own_batches() -> None:
-    batched = vectorize(BatchFunction(unvectorizable, name="coder"), inputs={"x": spec(3)}, buckets=(1, 4))
+@pytest.mark.parametrize("outputs", [("scaled", "coded"), ("coded", "scaled"), None])
+def test_an_op_that_cant_be_vectorized_is_served_by_the_models_own_batches(outputs: tuple[str, ...] | None) -> None:
+    """Whatever order its outputs are declared in: its batches have them in their own."""
+    model = BatchFunction(unvectorizable, name="coder")
+    batched = vectorize(model, inputs={"x": spec(3)}, buckets=(1, 4), outputs=outputs)
+    assert outputs is None or tuple(each.name for each in batched.outputs) == outputs
     rows = np.arange(12, dtype=np.float32).reshape(4, 3)
     got = batched(x=rows)
     assert [bytes(each) for each in np.asarray(got["coded"])] == [b"\x08\x03", b"\x08\x0c", b"\x08\x15", b"\x08\x1e"]
